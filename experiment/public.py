@@ -51,7 +51,7 @@ from search.stopping.rules import (
     Threshold,
 )
 from search.trial import Failure
-from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.strategies.settings import Downpour, Mirrored
 from spark_jobs.trial.collectives import all_reduce, barrier, broadcast
 from spark_jobs.trial.context import (
     TrialStopped,
@@ -75,6 +75,7 @@ __all__ = [
     "DeapSearcher",
     "DehbSearcher",
     "Diagnosis",
+    "Downpour",
     "ExecutorFailed",
     "ExperimentError",
     "Failure",

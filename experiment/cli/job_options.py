@@ -57,7 +57,7 @@ _RULES = {
     for name, kind in vars(experiment).items()
     if isinstance(kind, type) and issubclass(kind, StoppingRule)
 }
-_STRATEGIES = {"mirrored": experiment.Mirrored}
+_STRATEGIES = {"mirrored": experiment.Mirrored, "downpour": experiment.Downpour}
 _OURS = ("experiment", "search", "spark_jobs")
 _FILES = (".json", ".yaml", ".yml")
 

@@ -20,7 +20,7 @@ from search.checks import plain
 from search.errors import WrongCall, did_you_mean, prefixed
 from search.stopping.rules import StoppingRule
 from search.trial import FailureKind
-from spark_jobs.strategies.settings import Mirrored, StrategyName
+from spark_jobs.strategies.settings import Strategy, StrategyName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ class TrainingKeywords(CommonKeywords, total=False):
     optimization_key: str | None
     resume: str | os.PathLike[str] | Result | Results | None
     stopping: StoppingRule | Sequence[StoppingRule] | None
-    strategy: Mirrored | StrategyName | None
+    strategy: Strategy | StrategyName | None
     preload: Sequence[str] | None
     verbose: Literal[0, 1, 2]
 
@@ -68,7 +68,7 @@ class SearchKeywords(ExecutorKeywords, total=False):
 
     name: str | None
     workers_per_trial: int | tuple[int, int]
-    strategy: Mirrored | StrategyName | None
+    strategy: Strategy | StrategyName | None
     optimization_key: str | None
     repeats: int
     resume: str | os.PathLike[str] | Result | Results | None

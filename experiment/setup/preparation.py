@@ -22,7 +22,7 @@ from spark_jobs.slot.closure import Shared
 from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS, Ports
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
-from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.strategies.settings import Strategy
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
 from spark_jobs.zygote.shared_import import OURS
@@ -55,7 +55,7 @@ class Prepared:
     preload: Preload
     keep_warm: float = 0.0
     worker_ports: Ports = DEFAULT_PORTS
-    strategy: Mirrored | None = None
+    strategy: Strategy | None = None
 
     @property
     def program(self) -> Program:
@@ -135,7 +135,7 @@ def _manifest(
     spec: SearchSpec,
     function: bytes,
     preload: Preload,
-    strategy: Mirrored | None,
+    strategy: Strategy | None,
     session: Session,
 ) -> Manifest:
     settings = spec.settings

@@ -24,7 +24,7 @@ from spark_jobs.storage.files import check_writable
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import HADOOP, Location
 from spark_jobs.storage.stores import writable_files_at
-from spark_jobs.strategies.settings import Mirrored, StrategyName, read_strategy
+from spark_jobs.strategies.settings import Strategy, StrategyName, read_strategy
 
 Isolation = Literal["process", "spawn", "none"]
 
@@ -62,10 +62,11 @@ class Settings(_Begun):
             calls the train function; `experiment.rank()` tells them apart. They start at once, and
             the value that rank 0 returns is the trial's. If one fails, all are ended. With a tuple
             such as (2, 4), a trial gets as many of 2 to 4 slots as are free.
-        strategy: How the workers of a trial train together: `experiment.Mirrored()`, or 'mirrored'
-            for its defaults; None leaves all to the train function. 'auto' is 'mirrored' if the
-            train function imports TensorFlow or Keras, as for `preload`, and the driver has
-            TensorFlow; otherwise None. Without effect on trials of one worker.
+        strategy: How the workers of a trial train together: in step by `experiment.Mirrored()`, or
+            'mirrored' for its defaults; out of step by `experiment.Downpour()`, or 'downpour'; None
+            leaves all to the train function. 'auto' is 'mirrored' if the train function imports
+            TensorFlow or Keras, as for `preload`, and the driver has TensorFlow; otherwise None.
+            Without effect on trials of one worker.
         gpus_per_trial: Number of GPUs of each trial, or of each of its workers if there are
             several; 0 hides all of them. By default the Spark setting
             `spark.task.resource.gpu.amount`.
@@ -115,7 +116,7 @@ class Settings(_Begun):
     logdir: str | os.PathLike[str] | None = None
     parallelism: int | None = None
     workers_per_trial: int | tuple[int, int] = 1
-    strategy: Mirrored | StrategyName | None = "auto"
+    strategy: Strategy | StrategyName | None = "auto"
     gpus_per_trial: int | None = None
     trials_per_gpu: int = 1
     stopping: StoppingRule | Sequence[StoppingRule] | None = None

@@ -10,10 +10,10 @@ from experiment.setup.settings import Settings
 from spark_jobs.installed import is_installed
 from spark_jobs.session.session import Session
 from spark_jobs.strategies.mirrored.exposure import check_port
-from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.strategies.settings import Mirrored, Strategy
 
 
-def strategy_of(settings: Settings, train: Callable[..., Any], session: Session) -> Mirrored | None:
+def strategy_of(settings: Settings, train: Callable[..., Any], session: Session) -> Strategy | None:
     """Return how the workers of each trial train together; None leaves it to the train function.
 
     Args:

@@ -213,6 +213,7 @@ class Communicator:
             rank=self.rank,
             size=self.size,
             chunk=chunk,
+            home=self._home,
             initial=initial,
             remote=self._remote,
         )

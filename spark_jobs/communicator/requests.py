@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -95,12 +96,18 @@ class Home:
 
     def __init__(self) -> None:
         self._published: dict[str, Published] = {}
-        self._chunks: list[Chunk] = []
+        self._chunks: dict[int, Chunk] = {}
+        self._numbers = itertools.count()
 
     def keep(self, chunk: Chunk) -> int:
         """Keep a chunk of a shared vector; return the vector's number."""
-        self._chunks.append(chunk)
-        return len(self._chunks) - 1
+        number = next(self._numbers)
+        self._chunks[number] = chunk
+        return number
+
+    def drop(self, number: int) -> None:
+        """Free the chunk of a shared vector, if it has not been freed."""
+        self._chunks.pop(number, None)
 
     def publish(self, name: str, values: Array) -> None:
         """Keep a copy of a vector under a name, in place of the one before."""

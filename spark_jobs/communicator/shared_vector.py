@@ -12,7 +12,7 @@ import numpy as np
 from search.errors import InvalidArgument
 from spark_jobs.communicator.arrays import Array, read_array, type_of
 from spark_jobs.communicator.remote import Remote
-from spark_jobs.communicator.requests import Chunk
+from spark_jobs.communicator.requests import Chunk, Home
 
 
 class SharedVector:
@@ -23,6 +23,7 @@ class SharedVector:
         rank: This member's rank.
         chunk: This member's chunk.
         initial: The whole vector, as all members begin with it.
+        home: Keeps this member's chunk for the others.
         remote: The others; None in a gang of one.
         size: The number of members.
     """
@@ -34,6 +35,7 @@ class SharedVector:
         rank: int,
         size: int,
         chunk: Chunk,
+        home: Home,
         initial: Array,
         remote: Remote | None,
     ) -> None:
@@ -41,6 +43,7 @@ class SharedVector:
         self._rank = rank
         self._size = size
         self._chunk = chunk
+        self._home = home
         self._type = type_of(initial)
         self._remote = remote
         self._versions = dict.fromkeys(range(size), 0)
@@ -86,6 +89,10 @@ class SharedVector:
         # A member's own changes make nothing stale.
         self._versions = {rank: version + 1 for rank, version in self._versions.items()}
         return staleness
+
+    def close(self) -> None:
+        """Free this member's chunk, once no member fetches or pushes any more."""
+        self._home.drop(self._number)
 
     def _parts(self, whole: Array) -> dict[int, Array]:
         return dict(enumerate(np.array_split(whole, self._size)))

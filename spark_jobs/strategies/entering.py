@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from spark_jobs.strategies.collectives import Collectives
+from spark_jobs.strategies.downpour.downpour import downpour
 from spark_jobs.strategies.mirrored.mirrored import mirrored
-from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.strategies.settings import Downpour, Strategy
+
+if TYPE_CHECKING:
+    from spark_jobs.communicator.communicator import Communicator
 
 
-@contextlib.contextmanager
 def entered(
-    strategy: Mirrored | None, *, rank: int, members: Sequence[str], collectives: Collectives
-) -> Iterator[None]:
-    """Let the block, which calls the train function, train with the other workers.
+    strategy: Strategy | None, *, members: Sequence[str], communicator: Communicator
+) -> contextlib.AbstractContextManager[None]:
+    """Let a block, which calls the train function, train with the other workers.
 
     Enter it in the trial's own process, before the train function is unpickled: frameworks must not
-    have run an operation. It returns after the other workers have left, too.
+    have run an operation. It is left after the other workers have left, too.
 
     Args:
         strategy: The strategy; None leaves all to the train function.
-        rank: The worker's rank, from 0.
         members: The addresses of the workers by rank, as "host:port", at which servers of a
             framework are to listen.
-        collectives: The collective calls of the workers.
+        communicator: The connections of this worker to the others.
 
     Raises:
         InvalidArgument: The framework of the strategy is not installed.
     """
     if strategy is None:
-        yield
-        return
-    with mirrored(strategy, rank=rank, members=members, collectives=collectives):
-        yield
+        return contextlib.nullcontext()
+    if isinstance(strategy, Downpour):
+        return downpour(strategy, communicator)
+    return mirrored(strategy, rank=communicator.rank, members=members, collectives=communicator)

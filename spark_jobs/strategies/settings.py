@@ -6,11 +6,12 @@ from typing import ClassVar, Literal, get_args
 
 import msgspec
 
-from search.checks import check_flag, plain
+from search.checks import check_flag, check_integer, check_number, plain
 from search.errors import InvalidArgument, did_you_mean, shown
 
 Communication = Literal["auto", "ring", "nccl"]
-StrategyName = Literal["auto", "mirrored"]
+Rule = Literal["downpour", "easgd"]
+StrategyName = Literal["auto", "mirrored", "downpour"]
 
 
 class Mirrored(msgspec.Struct, frozen=True, kw_only=True, tag="mirrored"):
@@ -45,15 +46,72 @@ class Mirrored(msgspec.Struct, frozen=True, kw_only=True, tag="mirrored"):
         msgspec.structs.force_setattr(self, "unprotected", plain(self.unprotected))
 
 
-_BY_NAME = {"mirrored": Mirrored}
+class Downpour(msgspec.Struct, frozen=True, kw_only=True, tag="downpour"):
+    """Train one model on all workers of a trial out of step: asynchronous data parallelism.
+
+    Each worker trains in its own time, with its own optimizer, on its own part of the data
+    (`experiment.shard`). The weights that all share are kept in parts of one size by the workers
+    themselves. During `model.fit`, which needs Keras 3 with any backend and stays as it is, a
+    worker sends every `push_every` steps what its weights have changed by, and takes the shared
+    weights every `fetch_every` steps (Dean et al.: Large scale distributed deep networks, 2012). So
+    a slow worker delays no other one before the end of `fit`, where they wait for each other; then
+    all have the same weights.
+
+    Batch size and number of epochs are those of each worker.
+
+    Args:
+        fetch_every: Number of a worker's steps after which it takes the shared weights.
+        push_every: Number of a worker's steps after which it sends.
+        rule: 'downpour': the shared weights are the sum of all changes. 'easgd', elastic averaging
+            (Zhang et al.: Deep learning with elastic averaging SGD, 2015): a worker's weights and
+            the shared ones move towards each other, every `fetch_every` steps, which `push_every`
+            must equal.
+        moving_rate: For 'easgd', the part of their difference by which both move, between 0 and 1.
+            Default: 0.9 divided by the number of workers.
+
+    Raises:
+        InvalidArgument: An argument is invalid.
+    """
+
+    divides_data: ClassVar[bool] = False
+
+    fetch_every: int = 10
+    push_every: int = 10
+    rule: Rule = "downpour"
+    moving_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("fetch_every", "push_every", "moving_rate"):
+            msgspec.structs.force_setattr(self, name, plain(getattr(self, name)))
+        check_integer("fetch_every", self.fetch_every, 1)
+        check_integer("push_every", self.push_every, 1)
+        if self.rule not in get_args(Rule):
+            raise InvalidArgument("rule", "'downpour' or 'easgd'", shown(self.rule))
+        if self.rule == "easgd" and self.push_every != self.fetch_every:
+            expected = f"{self.fetch_every}, as fetch_every, for rule='easgd'"
+            hint = "a worker takes the shared weights and moves them in one exchange"
+            raise InvalidArgument("push_every", expected, shown(self.push_every), hint)
+        if self.moving_rate is None:
+            return
+        if self.rule != "easgd":
+            expected, hint = f"None for rule={self.rule!r}", "pass rule='easgd', or leave it out"
+            raise InvalidArgument("moving_rate", expected, shown(self.moving_rate), hint)
+        expected = "a number between 0 and 1"
+        check_number("moving_rate", self.moving_rate, expected, lambda rate: 0 < rate < 1)
 
 
-def name_of(strategy: Mirrored) -> str:
+Strategy = Mirrored | Downpour
+"""How the workers of a trial train together."""
+
+_BY_NAME: dict[str, type[Strategy]] = {"mirrored": Mirrored, "downpour": Downpour}
+
+
+def name_of(strategy: Strategy) -> str:
     """Return the name that is short for a strategy, such as 'mirrored'."""
     return str(strategy.__struct_config__.tag)
 
 
-def read_strategy(name: str, value: object) -> Mirrored | Literal["auto"] | None:
+def read_strategy(name: str, value: object) -> Strategy | Literal["auto"] | None:
     """Return the strategy that a user passed; a string is short for its default settings.
 
     Args:
@@ -63,14 +121,19 @@ def read_strategy(name: str, value: object) -> Mirrored | Literal["auto"] | None
     Raises:
         InvalidArgument: There is no such strategy.
     """
-    if value is None or isinstance(value, Mirrored):
+    if value is None or isinstance(value, Strategy):
         return value
     if isinstance(value, str):
         if value == "auto":
             return "auto"
         if value in _BY_NAME:
             return _BY_NAME[value]()
-    expected = "'auto', 'mirrored', experiment.Mirrored(...) or None"
     names = ("auto", *_BY_NAME)
-    hint = "call it: experiment.Mirrored()" if value is Mirrored else did_you_mean(value, names)
-    raise InvalidArgument(name, expected, shown(value), hint)
+    kinds = [f"experiment.{kind.__name__}(...)" for kind in _BY_NAME.values()]
+    expected = f"{', '.join([*map(repr, names), *kinds])} or None"
+    raise InvalidArgument(name, expected, shown(value), _hint(value) or did_you_mean(value, names))
+
+
+def _hint(value: object) -> str:
+    kinds = [kind for kind in _BY_NAME.values() if kind is value]
+    return f"call it: experiment.{kinds[0].__name__}()" if kinds else ""

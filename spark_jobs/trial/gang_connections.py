@@ -14,7 +14,7 @@ from spark_jobs.messages import Gang
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
-    from spark_jobs.strategies.settings import Mirrored
+    from spark_jobs.strategies.settings import Strategy
 
 CONNECT = 60.0
 """Seconds for connecting. The workers of a trial start within seconds of each other, except for the
@@ -60,7 +60,7 @@ def connected(
 
 
 def training_with(
-    strategy: Mirrored | None, gang: Gang | None, communicator: Communicator | None
+    strategy: Strategy | None, gang: Gang | None, communicator: Communicator | None
 ) -> contextlib.AbstractContextManager[None]:
     """Let a block, which calls the train function, train with the other workers.
 
@@ -78,7 +78,7 @@ def training_with(
     # Late: it needs numpy, and trials on one slot need none of it.
     from spark_jobs.strategies.entering import entered
 
-    return entered(strategy, rank=gang.rank, members=gang.servers, collectives=communicator)
+    return entered(strategy, members=gang.servers, communicator=communicator)
 
 
 def bound(address: str) -> socket.socket:

@@ -30,7 +30,7 @@ from search.errors import shown
 from search.trial import Outcome
 from spark_jobs.messages import Attempt, Report, decode, encode, fit
 from spark_jobs.strategies.mirrored.one_address import PortTaken
-from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.strategies.settings import Strategy
 from spark_jobs.trial import context, out_of_memory
 from spark_jobs.trial.events.tf_summary import default_writer
 from spark_jobs.trial.gang_connections import CONNECT, NotConnected, connected, training_with
@@ -79,7 +79,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     data: context.DataSettings = context.DataSettings()
     gpu_share: GpuShare | None = None
     clock_lag: float = 0.0
-    strategy: Mirrored | None = None
+    strategy: Strategy | None = None
     repeats: int = 1
 
     @property

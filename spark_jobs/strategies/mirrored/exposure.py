@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from search.errors import InvalidArgument
-from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.strategies.settings import Mirrored, Strategy
 
 _REMEDY = "shut the workers' ports to all other hosts"
 
 
-def check_port(name: str, strategy: Mirrored | None, protected_by: str) -> None:
+def check_port(name: str, strategy: Strategy | None, protected_by: str) -> None:
     """Refuse TensorFlow's open port on a cluster whose own ports are protected.
 
     Args:
@@ -20,7 +20,7 @@ def check_port(name: str, strategy: Mirrored | None, protected_by: str) -> None:
     Raises:
         InvalidArgument: The strategy opens the port, and nobody has allowed that.
     """
-    if strategy is None or strategy.unprotected or not protected_by:
+    if not isinstance(strategy, Mirrored) or strategy.unprotected or not protected_by:
         return
     raise InvalidArgument(
         name,
@@ -30,7 +30,7 @@ def check_port(name: str, strategy: Mirrored | None, protected_by: str) -> None:
     )
 
 
-def risk_of_port(strategy: Mirrored | None, *, loopback: bool) -> str:
+def risk_of_port(strategy: Strategy | None, *, loopback: bool) -> str:
     """Return the risk of TensorFlow's port, to be told once per session; '' if it is accepted.
 
     Args:
@@ -38,7 +38,7 @@ def risk_of_port(strategy: Mirrored | None, *, loopback: bool) -> str:
         loopback: Whether the workers use loopback addresses; then the port is closed to other
             hosts (`spark_jobs.strategies.mirrored.one_address`).
     """
-    if strategy is None or strategy.unprotected:
+    if not isinstance(strategy, Mirrored) or strategy.unprotected:
         return ""
     who = "any user of this host" if loopback else "anyone who reaches a worker's port"
     remedy = "" if loopback else f"{_REMEDY}, and "

@@ -111,6 +111,7 @@ def test_stopping_rules_may_be_written_in_any_style_of_yaml(folder, written):
         ("mirrored", "mirrored"),
         ("null", None),
         ("{type: mirrored, unprotected: true}", experiment.Mirrored(unprotected=True)),
+        ("{type: downpour, push_every: 5}", experiment.Downpour(push_every=5)),
     ],
 )
 def test_a_strategy_may_have_settings(folder, written, strategy):

@@ -10,7 +10,7 @@ from experiment.setup import strategy
 from experiment.setup.settings import Settings
 from experiment.setup.strategy import strategy_of
 from search.errors import InvalidArgument
-from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.strategies.settings import Downpour, Mirrored
 
 
 def by_keras(x):
@@ -51,7 +51,7 @@ def test_keras_runs_on_another_framework_where_tensorflow_is_missing(monkeypatch
     assert chosen(by_keras) is None
 
 
-@pytest.mark.parametrize("given", ["mirrored", Mirrored(communication="ring")])
+@pytest.mark.parametrize("given", ["mirrored", Mirrored(communication="ring"), Downpour()])
 def test_the_users_choice_counts(given):
     expected = Mirrored() if given == "mirrored" else given
     assert chosen(by_neither, strategy=given) == expected
@@ -69,3 +69,4 @@ def test_an_open_port_is_refused_on_a_protected_cluster(settings):
     accepted = Mirrored(unprotected=True)
     assert chosen(by_keras, "spark.authenticate", strategy=accepted) == accepted
     assert chosen(by_keras, "spark.authenticate", strategy=None) is None
+    assert chosen(by_keras, "spark.authenticate", strategy="downpour") == Downpour()

@@ -138,6 +138,21 @@ def test_two_shared_vectors_are_independent():
     assert results(3, body) == [([1] * 4, [2] * 6)] * 3
 
 
+def test_a_member_frees_its_chunk():
+    def body(communicator):
+        vectors = [communicator.share(np.zeros(3), add) for _ in range(2)]
+        communicator.barrier()
+        vectors[0].close()
+        vectors[0].close()
+        vectors[1].push(np.ones(3))
+        communicator.barrier()
+        found = vectors[1].fetch().tolist()
+        communicator.barrier()
+        return found, len(communicator._home._chunks)
+
+    assert results(2, body) == [([2] * 3, 1)] * 2
+
+
 def test_many_changes_at_once_are_all_applied():
     def body(communicator):
         shared = communicator.share(np.zeros(1000), add)

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -27,9 +27,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from spark_jobs.strategies.entering import entered
-from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.communicator.communicator import Communicator
+from spark_jobs.strategies.downpour.downpour import downpour
+from spark_jobs.strategies.mirrored.mirrored import mirrored
+from spark_jobs.strategies.settings import Downpour, Mirrored
 from spark_jobs.trial.trial_process import die_with_parent
+from tests.spark_jobs.communicator.gangs import Gang
 
 _LIMIT = 140  # seconds, after which a worker that hangs is killed
 
@@ -72,6 +75,7 @@ class Worker:
     rank: int
     members: tuple[str, ...]
     collectives: Star
+    gang: Gang
 
     @property
     def size(self) -> int:
@@ -81,12 +85,18 @@ class Worker:
         """Enter the strategy, as a trial of several workers does; one worker needs none."""
         if self.size == 1:
             return contextlib.nullcontext()
-        return entered(
+        return mirrored(
             settings or Mirrored(),
             rank=self.rank,
             members=self.members,
             collectives=self.collectives,
         )
+
+    @contextlib.contextmanager
+    def downpour(self, settings: Downpour) -> Iterator[Communicator]:
+        """Connect to the others, and enter the strategy."""
+        with self.gang.connect(self.rank) as communicator, downpour(settings, communicator):
+            yield communicator
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,16 +211,17 @@ def main() -> None:
         function = getattr(importlib.import_module(module), name)
         addresses = free_addresses(workers)
         stars = _star(workers)
-        children = [
-            _fork(
-                Worker(rank=rank, members=addresses, collectives=star),
-                stars,
-                folder,
-                function,
-                args,
-            )
-            for rank, star in enumerate(stars)
-        ]
+        with Gang(workers) as gang:
+            children = [
+                _fork(
+                    Worker(rank=rank, members=addresses, collectives=star, gang=gang),
+                    stars,
+                    folder,
+                    function,
+                    args,
+                )
+                for rank, star in enumerate(stars)
+            ]
         for star in stars:
             star.close()
         codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.strategies.settings import Mirrored, name_of, read_strategy
+from spark_jobs.strategies.settings import Downpour, Mirrored, Strategy, name_of, read_strategy
 
 
 def test_a_strategy_travels_as_json():
@@ -15,6 +15,17 @@ def test_a_strategy_travels_as_json():
         "unprotected": True,
     }
     assert msgspec.json.decode(data, type=Mirrored) == settings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [Mirrored(), Downpour(), Downpour(rule="easgd", moving_rate=np.float64(0.3))],
+)
+def test_each_strategy_travels_as_json_and_has_a_name(settings):
+    data = msgspec.json.encode(settings)
+    assert msgspec.json.decode(data, type=Strategy) == settings
+    assert read_strategy("strategy", settings) is settings
+    assert read_strategy("strategy", name_of(settings)) == type(settings)()
 
 
 def test_a_name_is_short_for_the_defaults():
@@ -30,6 +41,9 @@ def test_a_name_is_short_for_the_defaults():
     [
         ("mirored", "did you mean 'mirrored'?"),
         (Mirrored, "call it: experiment.Mirrored()"),
+        (Downpour, "call it: experiment.Downpour()"),
+        ("downpur", "did you mean 'downpour'?"),
+        ([], "experiment.Mirrored(...), experiment.Downpour(...) or None, got []"),
         (3, "got 3"),
     ],
 )
@@ -51,6 +65,32 @@ def test_invalid_settings_are_refused(arguments, message):
     with pytest.raises(InvalidArgument) as raised:
         Mirrored(**arguments)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"fetch_every": 0}, "fetch_every: expected an integer of at least 1, got 0"),
+        ({"push_every": 2.5}, "push_every: expected an integer of at least 1, got 2.5"),
+        ({"rule": "elastic"}, "rule: expected 'downpour' or 'easgd', got 'elastic'"),
+        (
+            {"rule": "easgd", "fetch_every": 5},
+            "push_every: expected 5, as fetch_every, for rule='easgd', got 10; a worker takes",
+        ),
+        (
+            {"moving_rate": 0.5},
+            "moving_rate: expected None for rule='downpour', got 0.5; pass rule='easgd'",
+        ),
+        (
+            {"rule": "easgd", "moving_rate": 1},
+            "moving_rate: expected a number between 0 and 1, got 1",
+        ),
+    ],
+)
+def test_invalid_settings_of_downpour_are_refused(arguments, message):
+    with pytest.raises(InvalidArgument) as raised:
+        Downpour(**arguments)
+    assert str(raised.value).startswith(message)
 
 
 def test_settings_have_names():

@@ -2,7 +2,7 @@ import pytest
 
 from search.errors import InvalidArgument
 from spark_jobs.strategies.mirrored.exposure import check_port, risk_of_port
-from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.strategies.settings import Downpour, Mirrored
 
 
 def test_an_open_port_is_refused_on_a_protected_cluster():
@@ -19,6 +19,7 @@ def test_an_open_port_is_refused_on_a_protected_cluster():
     [
         (Mirrored(unprotected=True), "spark.authenticate"),
         (Mirrored(), ""),
+        (Downpour(), "spark.authenticate"),
         (None, "spark.authenticate"),
     ],
 )
@@ -29,6 +30,7 @@ def test_an_open_port_is_allowed(strategy, protected_by):
 def test_the_risk_names_who_reaches_the_port():
     assert risk_of_port(None, loopback=False) == ""
     assert risk_of_port(Mirrored(unprotected=True), loopback=False) == ""
+    assert risk_of_port(Downpour(), loopback=False) == ""
     assert "any user of this host can run" in risk_of_port(Mirrored(), loopback=True)
     elsewhere = risk_of_port(Mirrored(), loopback=False)
     assert "anyone who reaches a worker's port can run" in elsewhere

@@ -1,0 +1,1 @@
+"""Training one model out of step, with Keras: `Downpour`."""

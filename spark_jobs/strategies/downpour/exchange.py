@@ -1,0 +1,105 @@
+"""The callbacks by which a worker exchanges weights with the others during `model.fit`."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.strategies.downpour.finish import Finish
+from spark_jobs.strategies.downpour.measured import Measured
+from spark_jobs.strategies.downpour.rules import is_due, rule_of
+from spark_jobs.strategies.downpour.weights import assign, flat, reals, sendable
+from spark_jobs.strategies.settings import Downpour
+
+if TYPE_CHECKING:
+    from spark_jobs.communicator.arrays import Array
+    from spark_jobs.communicator.communicator import Communicator
+
+Logs = MutableMapping[str, Any] | None
+
+
+def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> tuple[Any, Any]:
+    """Return the callbacks of one `fit`: one to put before all others, and one to put after them.
+
+    The first exchanges weights, and writes its figures into the logs of an epoch, where callbacks
+    after it find them. The second begins the exchange after callbacks that restore a checkpoint,
+    lets all workers end `fit` if another callback ends it on one, and gives all of them the weights
+    that rank 0 has at the end.
+
+    Args:
+        keras: The module `keras`.
+        settings: The strategy.
+        communicator: The connections of this worker.
+    """
+
+    class First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def begin(self) -> None:
+            model = self.model
+            _take_from_rank_0(keras, communicator, model)
+            initial = flat(keras, model.trainable_weights)
+            self._vector = communicator.share(initial, _add)
+            self._shared = Measured(self._vector)
+            self._rule = rule_of(settings, self._shared, initial, communicator.size)
+            self._steps = self._of_epoch = 0
+            self.finish = Finish(communicator)
+
+        def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+            self._of_epoch = 0
+            self._shared.begin()
+
+        def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+            # With `steps_per_execution` Keras calls after several steps.
+            before, self._steps = self._steps, self._steps + batch + 1 - self._of_epoch
+            self._of_epoch = batch + 1
+            push = is_due(settings.push_every, before, self._steps)
+            fetch = is_due(settings.fetch_every, before, self._steps)
+            if push or fetch:
+                self._exchange(push=push, fetch=fetch)
+
+        def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+            if logs is not None:
+                logs.update(self._shared.figures())
+
+        def on_train_end(self, logs: Logs = None) -> None:
+            self._exchange(push=True, fetch=False)
+            self.finish.wait()
+            model = self.model
+            assign(model.trainable_weights, self._vector.fetch())
+            statistics = reals(keras, model.non_trainable_weights)
+            assign(statistics, communicator.all_reduce([flat(keras, statistics)])[0])
+            communicator.barrier()  # nobody fetches any more
+            self._vector.close()
+            self.finish.close()
+
+        def _exchange(self, *, push: bool, fetch: bool) -> None:
+            weights = self.model.trainable_weights  # not kept: JAX takes their values away
+            own = flat(keras, weights)
+            changed = self._rule.exchange(own, push=push, fetch=fetch)
+            if changed is not own:
+                assign(weights, changed)
+
+    class Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_begin(self, logs: Logs = None) -> None:
+            first.begin()
+
+        def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+            if self.model.stop_training:
+                first.finish.end_after(epoch)
+            elif first.finish.is_last(epoch):
+                self.model.stop_training = True
+
+        def on_train_end(self, logs: Logs = None) -> None:
+            _take_from_rank_0(keras, communicator, self.model)
+
+    first = First()
+    return first, Last()
+
+
+def _take_from_rank_0(keras: Any, communicator: Communicator, model: Any) -> None:
+    own = [sendable(keras, variable) for variable in model.weights]
+    for variable, array in zip(model.weights, communicator.broadcast(own), strict=True):
+        variable.assign(array)
+
+
+def _add(values: Array, change: Array) -> None:
+    values += change

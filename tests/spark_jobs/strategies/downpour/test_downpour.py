@@ -1,0 +1,129 @@
+"""Whole trainings of two workers out of step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spark_jobs.communicator.communicator import Communicator
+from spark_jobs.communicator.membership import Membership
+from spark_jobs.communicator.requests import Home
+from spark_jobs.strategies.downpour.downpour import downpour
+from spark_jobs.strategies.settings import Downpour
+from tests.spark_jobs.strategies.downpour import train_functions as functions
+
+CHECK = [pytest.mark.slow, pytest.mark.contract]
+NEVER = 1_000
+
+
+def assert_close(some, others, atol=1e-6):
+    for one, other in zip(some, others, strict=True):
+        np.testing.assert_allclose(one, other, atol=atol)
+
+
+def changes(found):
+    return [after - before for after, before in zip(found["alone"], found["initial"], strict=True)]
+
+
+def test_the_shared_weights_are_the_sum_of_what_the_workers_have_learnt(gangs):
+    """Without an exchange before the end each worker learns what it learns alone."""
+    settings = {"fetch_every": NEVER, "push_every": NEVER}
+    first, second = gangs.values(functions.alone_and_together, 2, settings)
+    both = zip(first["initial"], changes(first), changes(second), strict=True)
+    assert_close(first["together"], [sum(parts) for parts in both])
+    for one, other in zip(first["together"], second["together"], strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert first["history"]["downpour/staleness"] == [0, 0]
+    assert first["history"]["downpour/waiting"] == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_elastic_averaging_moves_the_shared_weights_by_each_worker_in_turn(gangs):
+    settings = {"fetch_every": NEVER, "push_every": NEVER, "rule": "easgd", "moving_rate": 0.5}
+    first, second = gangs.values(functions.alone_and_together, 2, settings)
+    one, other = (np.concatenate([c.ravel() for c in changes(found)]) for found in (first, second))
+    moved = [a - b for a, b in zip(first["together"], first["initial"], strict=True)]
+    flat = np.concatenate([part.ravel() for part in moved])
+    # Each part of the vector has met the workers in an order of its own, or both at once.
+    orders = [one / 2 + (other - one / 2) / 2, other / 2 + (one - other / 2) / 2, (one + other) / 2]
+    assert np.min([np.abs(flat - expected) for expected in orders], axis=0).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"fetch_every": 1, "push_every": 2}, marks=CHECK),
+        pytest.param({"rule": "easgd", "fetch_every": 2, "push_every": 2}, marks=CHECK),
+    ],
+    ids=str,
+)
+def test_after_fit_all_workers_have_the_same_weights(gangs, settings):
+    first, second = gangs.values(functions.alone_and_together, 2, settings)
+    for one, other in zip(first["together"], second["together"], strict=True):
+        np.testing.assert_array_equal(one, other)
+    for found in (first, second):
+        assert all(np.isfinite(found["history"]["downpour/staleness"]))
+        assert all(0 < share <= 1 for share in found["history"]["downpour/waiting"])
+
+
+def test_a_slow_worker_delays_no_other_one(gangs, tmp_path):
+    """The slow one goes on only after the other has made all of its steps."""
+    assert gangs.values(functions.one_that_is_slow, 2, str(tmp_path)) == [[0, 1, 2]] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+@pytest.mark.parametrize(("stopping", "when"), [(0, "epoch"), (1, "batch")])
+def test_all_workers_end_fit_if_a_callback_of_one_asks(gangs, stopping, when):
+    found = gangs.values(functions.stopped_by_one, 2, stopping, when)
+    assert found[stopping]["epochs"] == 2
+    assert found[1 - stopping]["epochs"] >= 2
+    for one, other in zip(*(each["weights"] for each in found), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_moving_statistics_are_averaged_at_the_end(gangs):
+    first, second = gangs.values(functions.normalized, 2)
+    means = [(a + b) / 2 for a, b in zip(first["own"], second["own"], strict=True)]
+    assert any(np.any(a != b) for a, b in zip(first["own"], second["own"], strict=True))
+    for found in (first, second):
+        assert_close(found["after"], means)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_fit_may_be_called_in_any_way(gangs):
+    first, second = gangs.values(functions.fitted_in_other_ways, 2)
+    for one, other in zip(first[0], second[0], strict=True):
+        np.testing.assert_array_equal(one, other)
+    for found in (first, second):
+        assert all(np.all(weights == 1) for weights in found[1])  # those of rank 0
+        assert found[2] == ["downpour/staleness", "downpour/waiting", "loss"]
+
+
+def test_a_checkpoint_that_a_callback_restores_counts_once(gangs):
+    for weights in gangs.values(functions.restored, 2):
+        assert all(np.all(each == 1) for each in weights)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_training_that_has_ended_takes_no_memory(gangs):
+    assert gangs.values(functions.no_longer_kept, 2) == [0, 0]
+
+
+def test_a_train_function_without_fit_is_warned_of():
+    members = ("127.0.0.1:20000", "127.0.0.1:20001")
+    place = Membership(rank=0, members=members, key="", certificate="")
+    with pytest.warns(UserWarning, match="the workers have exchanged no weights"):
+        with downpour(Downpour(), Communicator(place, Home())):
+            pass
+
+
+def test_one_worker_trains_by_itself():
+    place = Membership(rank=0, members=("127.0.0.1:20000",), key="", certificate="")
+    with downpour(Downpour(), Communicator(place, Home())):
+        pass

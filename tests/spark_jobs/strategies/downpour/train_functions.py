@@ -1,0 +1,183 @@
+"""What workers of a gang run under `Downpour`; see `tests.spark_jobs.strategies.gang`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.strategies.settings import Downpour
+from spark_jobs.strategies.sharding import part_of
+from tests.spark_jobs.strategies.gang import Worker
+
+BATCH = 16
+STEPS = 4
+"""Steps of each of two workers in an epoch."""
+
+
+def digits(worker: Worker) -> tuple[Any, Any]:
+    """Return the worker's part of the first digits."""
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    samples = STEPS * BATCH * worker.size
+    found = (pixels[:samples] / 16).astype("float32"), labels[:samples]
+    return part_of(found, worker.rank, worker.size)
+
+
+def build(seed: int = 0, *, normalized: bool = False, momentum: float = 0.0) -> Any:
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    norm = [keras.layers.BatchNormalization(name="norm")] if normalized else []
+    layers = [keras.layers.Input((64,)), *norm, keras.layers.Dense(8, activation="relu")]
+    model = keras.Sequential([*layers, keras.layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1, momentum=momentum), loss)
+    return model
+
+
+def alone_and_together(worker: Worker, settings: dict[str, Any]) -> dict[str, Any]:
+    """Train the same model by itself, then with the others, which begin with other weights."""
+    x, y = digits(worker)
+    options = {"batch_size": BATCH, "epochs": 2, "verbose": 0, "shuffle": False}
+    single = build()
+    initial = single.get_weights()
+    single.fit(x, y, **options)
+    with worker.downpour(Downpour(**settings)):
+        model = build(worker.rank)
+        history = model.fit(x, y, **options).history
+    return {
+        "initial": initial,
+        "alone": single.get_weights(),
+        "together": model.get_weights(),
+        "history": history,
+    }
+
+
+def one_that_is_slow(worker: Worker, folder: str) -> list[int]:
+    """Let rank 1 wait in a step until rank 0 has made all of its own; return the epochs."""
+    import keras
+
+    done = Path(folder, "done")
+    epochs = 3
+
+    class Wait(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            while worker.rank == 1 and not done.exists():
+                time.sleep(0.01)
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if worker.rank == 0 and epoch == epochs - 1:
+                done.touch()
+
+    x, y = digits(worker)
+    with worker.downpour(Downpour(fetch_every=1, push_every=1)):
+        options = {"batch_size": BATCH, "epochs": epochs, "verbose": 0, "callbacks": [Wait()]}
+        return list(build().fit(x, y, **options).epoch)
+
+
+def stopped_by_one(worker: Worker, stopping: int, when: str) -> dict[str, Any]:
+    """Let a callback of one worker end `fit`; the others would train for ever."""
+    import keras
+
+    class Stop(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self._stop(self.epoch == 1 and batch == 1, "batch")
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.epoch = epoch
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self._stop(epoch == 1, "epoch")
+
+        def _stop(self, here: bool, kind: str) -> None:
+            if worker.rank == stopping and here and kind == when:
+                self.model.stop_training = True
+
+    x, y = digits(worker)
+    with worker.downpour(Downpour()):
+        model = build()
+        fitted = model.fit(x, y, batch_size=BATCH, epochs=1_000_000, verbose=0, callbacks=[Stop()])
+    return {"epochs": len(fitted.epoch), "weights": model.get_weights()}
+
+
+def normalized(worker: Worker) -> dict[str, Any]:
+    """Return the moving statistics of batch normalization before the end of `fit`, and after."""
+    import keras
+
+    own = []
+
+    class Keep(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            layer = self.model.get_layer("norm")
+            own[:] = [np.array(layer.moving_mean), np.array(layer.moving_variance)]
+
+    x, y = digits(worker)
+    with worker.downpour(Downpour()):
+        model = build(normalized=True)
+        model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=[Keep()])
+    layer = model.get_layer("norm")
+    return {
+        "own": own,
+        "after": [np.array(layer.moving_mean), np.array(layer.moving_variance)],
+        "weights": model.get_weights(),
+    }
+
+
+def fitted_in_other_ways(worker: Worker) -> list[Any]:
+    """Return the weights after a `fit` with several steps in one call, then with Keras' own list.
+
+    A callback that sets weights at the end of `fit` comes after the others have been waited for.
+    """
+    import keras
+
+    class Own(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_end(self, logs: Any = None) -> None:
+            for weights in self.model.weights:
+                weights.assign(keras.ops.full(weights.shape, worker.rank + 1.0))
+
+    class Model(keras.Sequential):  # type: ignore[misc]  # Keras has no types
+        def fit(self, *args: Any, **kwargs: Any) -> Any:
+            return super().fit(*args, **kwargs)
+
+    x, y = digits(worker)
+    found = []
+    with worker.downpour(Downpour(fetch_every=2, push_every=3, rule="downpour")):
+        model = Model(build(momentum=0.9).layers)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(), loss, steps_per_execution=2)
+        model.fit(x, y, BATCH, 2, verbose=0)
+        found.append(model.get_weights())
+        given = keras.callbacks.CallbackList([Own()], add_history=True, model=model, epochs=2)
+        history = model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=given)
+        found.append(model.get_weights())
+    return [*found, sorted(history.history)]
+
+
+def restored(worker: Worker) -> list[Any]:
+    """Return the final weights if a callback restores others, and nothing is learnt from them."""
+    import keras
+
+    class Restore(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_begin(self, logs: Any = None) -> None:
+            for weights in self.model.weights:
+                weights.assign(keras.ops.ones(weights.shape))
+
+    x, y = digits(worker)
+    with worker.downpour(Downpour()):
+        model = build(worker.rank)
+        model.optimizer.learning_rate = 0.0
+        model.fit(x, y, batch_size=BATCH, epochs=4, verbose=0, callbacks=[Restore()])
+        return model.get_weights()
+
+
+def no_longer_kept(worker: Worker) -> int:
+    """Return the number of chunks that are kept after two trainings."""
+    x, y = digits(worker)
+    with worker.downpour(Downpour()) as communicator:
+        for _ in range(2):
+            build().fit(x, y, batch_size=BATCH, verbose=0)
+        return len(communicator._home._chunks)
