@@ -247,8 +247,8 @@ def world_size() -> int:
 def shard(data: Any) -> Any:
     """Return this worker's part of data; all of it on one worker, and outside a trial.
 
-    Under `Mirrored`, which divides each batch by itself, it returns all of the data, too: so the
-    same line is right under every strategy.
+    Under `Mirrored`, which divides each batch by itself, it returns all of the data, too; under
+    `Downpour` and without a strategy, a part: so the same line is right under every strategy.
 
     Args:
         data: An array, tensor, table or list; a `tf.data.Dataset`, whose elements are divided; a

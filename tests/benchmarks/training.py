@@ -11,9 +11,10 @@ import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.benchmarks import kills, mirrored_steps, rings, training_starts
+from tests.benchmarks import kills, mirrored_steps, out_of_step, rings, training_starts
 
 _KILLS = 20
+_SEEDS = 10
 
 
 class Row(NamedTuple):
@@ -85,11 +86,28 @@ def starts_of_trainings() -> list[Row]:
     ]
 
 
+def accuracy_out_of_step(seeds: int = _SEEDS) -> list[Row]:
+    """Compare models of the digits that two workers train out of step with those of one worker."""
+    rules = ("downpour", "easgd")
+    found = out_of_step.differences([{"rule": rule} for rule in rules], seeds)
+    name = f"digits, {seeds} seeds, same samples: accuracy in %, one worker; 2 workers out of step"
+    return [
+        Row(
+            f"{name}, rule={rule!r}; difference, standard error",
+            f"{100 * each.one:.2f}; {100 * each.two:.2f}; "
+            f"{100 * (each.two - each.one):+.2f} ± {100 * each.error:.2f}",
+            ">= -1",
+        )
+        for rule, each in zip(rules, found, strict=True)
+    ]
+
+
 ROWS: list[Callable[[], list[Row]]] = [
     ring_against_tensorflow,
     overhead_of_fit,
     speed_of_fit,
     starts_of_trainings,
+    accuracy_out_of_step,
     kills_of_workers,
 ]
 

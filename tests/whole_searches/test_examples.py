@@ -85,6 +85,15 @@ def test_a_loop_of_the_users_own_trains_on_two_workers(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.contract
+def test_l_bfgs_of_two_workers_gives_the_weights_of_one(tmp_path):
+    output = run([sys.executable], tmp_path, "lbfgs_on_a_gang.py", "--logdir", str(tmp_path))
+    assert float(output.split("Weights differ by ")[1].splitlines()[0]) < 1e-6
+    accuracies = [line.split(" workers: ")[1].split(",")[0] for line in output.splitlines()[:2]]
+    assert all(float(accuracy) > 0.95 for accuracy in accuracies)
+
+
+@pytest.mark.slow
 def test_data_and_run_are_on_the_hdfs_of_hadoop_conf_dir(hdfs, tmp_path):
     variables = {**client_environment(hdfs, tmp_path / "conf"), "TMPDIR": str(tmp_path)}
     home = make_home(hdfs)
