@@ -20,6 +20,7 @@ EXAMPLES = {
     "early_stopping.py": (["--epochs", "3", "--samples", "4"], 4),
     "architecture_search.py": (["--epochs", "1", "--samples", "6", "--popsize", "4"], 6),
     "distributed_training.py": (["--epochs", "1"], 3),
+    "tournament.py": (["--epochs", "1", "--trainers", "2", "--rounds", "1"], 4),
 }
 BIN = Path(sys.executable).parent
 COMMANDS = {
@@ -34,6 +35,7 @@ RUNS = [
     pytest.param("spark-submit", "grid_search.py", marks=IN_CI),
     pytest.param("python", "distributed_training.py", marks=IN_CI),
     pytest.param("python", "early_stopping.py", marks=pytest.mark.slow),
+    pytest.param("python", "tournament.py", marks=pytest.mark.slow),
     pytest.param("spark-submit", "architecture_search.py", marks=pytest.mark.slow),
 ]
 

@@ -82,14 +82,21 @@ class _Fits:
             given = signature.bind(model, *args, **kwargs)
             first, last = callbacks_of(keras, self._settings, self._communicator)
             callbacks = given.arguments.get("callbacks")
-            if isinstance(callbacks, keras.callbacks.CallbackList):
-                # Made anew, since it has decided from its callbacks whether it may call them late.
-                given.arguments["callbacks"] = keras.callbacks.CallbackList(
-                    [first, *callbacks.callbacks, last], model=model, **(callbacks.params or {})
-                )
-            else:
-                own = [] if callbacks is None else keras.tree.flatten(callbacks)
-                given.arguments["callbacks"] = [first, *own, last]
+            given.arguments["callbacks"] = _with_ours(keras, model, callbacks, first, last)
             return original(*given.args, **given.kwargs)
 
         return fit
+
+
+def _with_ours(keras: Any, model: Any, callbacks: Any, first: Any, last: Any) -> Any:
+    """Return the callbacks of a `fit` with ours around them, but before those of Keras itself."""
+    if not isinstance(callbacks, keras.callbacks.CallbackList):
+        own = [] if callbacks is None else keras.tree.flatten(callbacks)
+        return [first, *own, last]
+    kinds = (keras.callbacks.History, keras.callbacks.ProgbarLogger)
+    own = [each for each in callbacks.callbacks if not isinstance(each, kinds)]
+    of_keras = [each for each in callbacks.callbacks if isinstance(each, kinds)]
+    # Made anew, since it has decided from its callbacks whether it may call them late.
+    return keras.callbacks.CallbackList(
+        [first, *own, last, *of_keras], model=model, **(callbacks.params or {})
+    )

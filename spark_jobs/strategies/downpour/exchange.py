@@ -19,12 +19,13 @@ Logs = MutableMapping[str, Any] | None
 
 
 def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> tuple[Any, Any]:
-    """Return the callbacks of one `fit`: one to put before all others, and one to put after them.
+    """Return the callbacks of one `fit`: one to put before the user's, and one to put after them.
 
     The first exchanges weights, and writes its figures into the logs of an epoch, where callbacks
     after it find them. The second begins the exchange after callbacks that restore a checkpoint,
     lets all workers end `fit` if another callback ends it on one, and gives all of them the weights
-    that rank 0 has at the end.
+    that rank 0 has at the end. It takes the figures away again, so that the `History` that `fit`
+    returns is the one of a single worker.
 
     Args:
         keras: The module `keras`.
@@ -41,6 +42,7 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
             self._shared = Measured(self._vector)
             self._rule = rule_of(settings, self._shared, initial, communicator.size)
             self._steps = self._of_epoch = 0
+            self.figures: dict[str, float] = {}
             self.finish = Finish(communicator)
 
         def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
@@ -58,7 +60,8 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
 
         def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
             if logs is not None:
-                logs.update(self._shared.figures())
+                self.figures = self._shared.figures()
+                logs.update(self.figures)
 
         def on_train_end(self, logs: Logs = None) -> None:
             self._exchange(push=True, fetch=False)
@@ -83,6 +86,9 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
             first.begin()
 
         def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+            if logs is not None:
+                for name in first.figures:
+                    logs.pop(name, None)
             if self.model.stop_training:
                 first.finish.end_after(epoch)
             elif first.finish.is_last(epoch):

@@ -39,6 +39,20 @@ def build(seed: int = 0, *, normalized: bool = False, momentum: float = 0.0) -> 
     return model
 
 
+def curves() -> Any:
+    """Return a callback that keeps the logs of each epoch, like that of `keras_callbacks`."""
+    import keras
+
+    class Curves(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.logs: list[dict[str, float]] = []
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.logs.append(dict(logs))
+
+    return Curves()
+
+
 def alone_and_together(worker: Worker, settings: dict[str, Any]) -> dict[str, Any]:
     """Train the same model by itself, then with the others, which begin with other weights."""
     x, y = digits(worker)
@@ -48,12 +62,14 @@ def alone_and_together(worker: Worker, settings: dict[str, Any]) -> dict[str, An
     single.fit(x, y, **options)
     with worker.downpour(Downpour(**settings)):
         model = build(worker.rank)
-        history = model.fit(x, y, **options).history
+        kept = curves()
+        history = model.fit(x, y, callbacks=[kept], **options).history
     return {
         "initial": initial,
         "alone": single.get_weights(),
         "together": model.get_weights(),
-        "history": history,
+        "curves": kept.logs,
+        "history": list(history),
     }
 
 
