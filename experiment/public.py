@@ -51,7 +51,7 @@ from search.stopping.rules import (
     Threshold,
 )
 from search.trial import Failure
-from spark_jobs.strategies.settings import Downpour, Mirrored
+from spark_jobs.strategies.settings import Codistillation, Downpour, Mirrored
 from spark_jobs.trial.collectives import all_reduce, barrier, broadcast
 from spark_jobs.trial.context import (
     TrialStopped,
@@ -72,6 +72,7 @@ __all__ = [
     "BayesianOptimization",
     "CallFailed",
     "Choice",
+    "Codistillation",
     "DeapSearcher",
     "DehbSearcher",
     "Diagnosis",

@@ -57,7 +57,11 @@ _RULES = {
     for name, kind in vars(experiment).items()
     if isinstance(kind, type) and issubclass(kind, StoppingRule)
 }
-_STRATEGIES = {"mirrored": experiment.Mirrored, "downpour": experiment.Downpour}
+_STRATEGIES = {
+    "mirrored": experiment.Mirrored,
+    "downpour": experiment.Downpour,
+    "codistillation": experiment.Codistillation,
+}
 _OURS = ("experiment", "search", "spark_jobs")
 _FILES = (".json", ".yaml", ".yml")
 

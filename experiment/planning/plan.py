@@ -47,7 +47,7 @@ class Plan:
         keep_warm: Seconds for which each executor keeps them imported after a search, for all its
             slots; 0 if each slot imports them for each search.
         workers: Number of slots of each trial, or the least and the greatest number.
-        strategy: How they train together: 'mirrored', 'downpour', or None.
+        strategy: How they train together: 'mirrored', 'downpour', 'codistillation', or None.
         hindrances: Settings that hurt the search, each with `.setting`, `.value`, `.effect` and
             `.advice`.
     """

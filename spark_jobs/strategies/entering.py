@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from spark_jobs.strategies.codistillation.codistillation import codistillation
 from spark_jobs.strategies.downpour.downpour import downpour
 from spark_jobs.strategies.mirrored.mirrored import mirrored
-from spark_jobs.strategies.settings import Downpour, Strategy
+from spark_jobs.strategies.settings import Codistillation, Downpour, Strategy
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
@@ -35,4 +36,6 @@ def entered(
         return contextlib.nullcontext()
     if isinstance(strategy, Downpour):
         return downpour(strategy, communicator)
+    if isinstance(strategy, Codistillation):
+        return codistillation(strategy, communicator)
     return mirrored(strategy, rank=communicator.rank, members=members, collectives=communicator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal, get_args
 
 import msgspec
@@ -11,7 +12,7 @@ from search.errors import InvalidArgument, did_you_mean, shown
 
 Communication = Literal["auto", "ring", "nccl"]
 Rule = Literal["downpour", "easgd"]
-StrategyName = Literal["auto", "mirrored", "downpour"]
+StrategyName = Literal["auto", "mirrored", "downpour", "codistillation"]
 
 
 class Mirrored(msgspec.Struct, frozen=True, kw_only=True, tag="mirrored"):
@@ -100,10 +101,53 @@ class Downpour(msgspec.Struct, frozen=True, kw_only=True, tag="downpour"):
         check_number("moving_rate", self.moving_rate, expected, lambda rate: 0 < rate < 1)
 
 
-Strategy = Mirrored | Downpour
+class Codistillation(msgspec.Struct, frozen=True, kw_only=True, tag="codistillation"):
+    """Train one model on each worker of a trial, which learn from each other's predictions.
+
+    Each worker trains a model of its own on its own part of the data (`experiment.shard`), during a
+    `model.fit` that stays as it is. To its loss it adds the cross-entropy of its predictions
+    towards the mean of those of the other workers' models, on its own batches (Anil et al.: Large
+    scale distributed neural network training through online distillation, 2018). The weights of
+    these models are some steps old: every `every` steps a worker publishes its own, and takes those
+    that the others have published, without waiting for any. The trial's value is that of rank 0's
+    model.
+
+    It needs Keras 3 with TensorFlow, a Sequential or functional model, and one categorical or
+    binary cross-entropy as its loss, of logits or of probabilities.
+
+    Args:
+        every: Number of a worker's steps after which it publishes and takes weights.
+        weight: Factor of the added loss.
+        burn_in: Number of a worker's steps in each `fit` before the others' predictions count.
+
+    Raises:
+        InvalidArgument: An argument is invalid.
+    """
+
+    divides_data: ClassVar[bool] = False
+
+    every: int = 50
+    weight: float = 1.0
+    burn_in: int = 200
+
+    def __post_init__(self) -> None:
+        for name in ("every", "weight", "burn_in"):
+            msgspec.structs.force_setattr(self, name, plain(getattr(self, name)))
+        check_integer("every", self.every, 1)
+        check_number(
+            "weight", self.weight, "a number above 0", lambda weight: 0 < weight < math.inf
+        )
+        check_integer("burn_in", self.burn_in, 0)
+
+
+Strategy = Mirrored | Downpour | Codistillation
 """How the workers of a trial train together."""
 
-_BY_NAME: dict[str, type[Strategy]] = {"mirrored": Mirrored, "downpour": Downpour}
+_BY_NAME: dict[str, type[Strategy]] = {
+    "mirrored": Mirrored,
+    "downpour": Downpour,
+    "codistillation": Codistillation,
+}
 
 
 def name_of(strategy: Strategy) -> str:

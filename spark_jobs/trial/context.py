@@ -248,7 +248,7 @@ def shard(data: Any) -> Any:
     """Return this worker's part of data; all of it on one worker, and outside a trial.
 
     Under `Mirrored`, which divides each batch by itself, it returns all of the data, too; under
-    `Downpour` and without a strategy, a part: so the same line is right under every strategy.
+    other strategies and without one, a part: so the same line is right under every strategy.
 
     Args:
         data: An array, tensor, table or list; a `tf.data.Dataset`, whose elements are divided; a

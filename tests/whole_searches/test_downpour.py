@@ -144,3 +144,21 @@ def test_a_trial_that_has_lost_a_worker_goes_on_from_its_checkpoint(sparks, logd
     assert (trial.status, trial.value) == ("finished", 0)
     assert trial.attempt == 2
     assert trial.metrics["epochs"] < 2  # rank 0 may have saved its second one, too
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_models_that_learn_from_each_other(sparks, logdir):
+    trial = experiment.distributed_training(
+        sparks.get("local[2]"),
+        train,
+        {"rate": 0.1, "epochs": 3},
+        workers=2,
+        strategy=experiment.Codistillation(every=2, burn_in=4),
+        optimization_key="accuracy",
+        logdir=logdir,
+        verbose=0,
+    )
+    assert trial.status == "finished"
+    assert trial.metrics["samples"] == 899
+    assert trial.metrics["apart"] > 0  # each has a model of its own

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.strategies.downpour.finish import Finish
 from spark_jobs.strategies.downpour.measured import Measured
-from spark_jobs.strategies.downpour.rules import is_due, rule_of
-from spark_jobs.strategies.downpour.weights import assign, flat, reals, sendable
+from spark_jobs.strategies.downpour.rules import rule_of
 from spark_jobs.strategies.settings import Downpour
+from spark_jobs.strategies.steps import Steps, is_due
+from spark_jobs.strategies.weights import assign, flat, reals, sendable
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.arrays import Array
@@ -41,20 +42,18 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
             self._vector = communicator.share(initial, _add)
             self._shared = Measured(self._vector)
             self._rule = rule_of(settings, self._shared, initial, communicator.size)
-            self._steps = self._of_epoch = 0
+            self._steps = Steps()
             self.figures: dict[str, float] = {}
             self.finish = Finish(communicator)
 
         def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-            self._of_epoch = 0
+            self._steps.begin_epoch()
             self._shared.begin()
 
         def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-            # With `steps_per_execution` Keras calls after several steps.
-            before, self._steps = self._steps, self._steps + batch + 1 - self._of_epoch
-            self._of_epoch = batch + 1
-            push = is_due(settings.push_every, before, self._steps)
-            fetch = is_due(settings.fetch_every, before, self._steps)
+            before, now = self._steps.count(batch)
+            push = is_due(settings.push_every, before, now)
+            fetch = is_due(settings.fetch_every, before, now)
             if push or fetch:
                 self._exchange(push=push, fetch=fetch)
 

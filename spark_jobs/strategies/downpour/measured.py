@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from statistics import fmean
 
-from spark_jobs.strategies.downpour.rules import Shared, Vector
+from spark_jobs.strategies.downpour.rules import Shared
+from spark_jobs.strategies.weights import Vector
 
 
 class Measured:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Protocol
 
 from spark_jobs.strategies.settings import Downpour
-
-Vector = npt.NDArray[np.floating[Any]]
-"""Weights in one dimension."""
+from spark_jobs.strategies.weights import Vector
 
 _BETA = 0.9  # the moving rate times the number of workers, as in the experiments of Zhang et al.
 
@@ -104,14 +99,3 @@ def rule_of(settings: Downpour, shared: Shared, initial: Vector, workers: int) -
         return Changes(shared, initial)
     rate = settings.moving_rate
     return Elastic(shared, _BETA / workers if rate is None else rate)
-
-
-def is_due(every: int, before: int, steps: int) -> bool:
-    """Return whether an exchange after each `every` steps is due.
-
-    Args:
-        every: The number of steps between two exchanges.
-        before: The number of steps at the last check.
-        steps: The number of steps so far.
-    """
-    return steps // every > before // every

@@ -75,7 +75,7 @@ REFUSED = [
     ),
     ({"trials_per_gpu": 2, "workers_per_trial": (1, 3)}, "1 with 1 to 3 workers", "2"),
     ({"trials_per_gpu": 2, "workers_per_trial": 3}, "1 with 3 workers", "2"),
-    ({"strategy": "ring"}, "experiment.Downpour(...) or None", "'ring'"),
+    ({"strategy": "ring"}, "experiment.Codistillation(...) or None", "'ring'"),
     (
         {"isolation": "none", "workers_per_trial": 3},
         "'process' or 'spawn' with 3 workers",

@@ -28,9 +28,9 @@ from typing import Any, Self
 import numpy as np
 
 from spark_jobs.communicator.communicator import Communicator
-from spark_jobs.strategies.downpour.downpour import downpour
+from spark_jobs.strategies.entering import entered
 from spark_jobs.strategies.mirrored.mirrored import mirrored
-from spark_jobs.strategies.settings import Downpour, Mirrored
+from spark_jobs.strategies.settings import Mirrored, Strategy
 from spark_jobs.trial.trial_process import die_with_parent
 from tests.spark_jobs.communicator.gangs import Gang
 
@@ -93,10 +93,11 @@ class Worker:
         )
 
     @contextlib.contextmanager
-    def downpour(self, settings: Downpour) -> Iterator[Communicator]:
+    def connected(self, strategy: Strategy) -> Iterator[Communicator]:
         """Connect to the others, and enter the strategy."""
-        with self.gang.connect(self.rank) as communicator, downpour(settings, communicator):
-            yield communicator
+        with self.gang.connect(self.rank) as communicator:
+            with entered(strategy, members=self.members, communicator=communicator):
+                yield communicator
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from search.errors import InvalidArgument
 from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.communicator.membership import Membership
 from spark_jobs.communicator.requests import Home
-from spark_jobs.strategies.downpour import downpour
+from spark_jobs.strategies import fits
 from spark_jobs.strategies.entering import entered
 from spark_jobs.strategies.mirrored import mirrored
-from spark_jobs.strategies.settings import Downpour, Mirrored, name_of
+from spark_jobs.strategies.settings import Codistillation, Downpour, Mirrored, name_of
 
 MEMBERS = ("127.0.0.1:20000", "127.0.0.1:20001")
 PLACE = {
@@ -20,7 +20,11 @@ PLACE = {
         Membership(rank=1, members=MEMBERS, key="", certificate=""), Home()
     ),
 }
-FRAMEWORKS = [(Mirrored(), mirrored, "TensorFlow"), (Downpour(), downpour, "Keras")]
+FRAMEWORKS = [
+    (Mirrored(), mirrored, "TensorFlow"),
+    (Downpour(), fits, "Keras"),
+    (Codistillation(), fits, "Keras"),
+]
 
 
 def test_without_a_strategy_nothing_is_entered():
@@ -39,3 +43,18 @@ def test_a_strategy_without_its_framework_is_refused_with_the_worker(
         f"strategy: expected {framework}, for '{name_of(strategy)}', got none on the host of "
         "worker 1; install it, or use None"
     )
+
+
+@pytest.mark.parametrize("strategy", [Downpour(), Codistillation()], ids=name_of)
+def test_a_train_function_without_fit_is_warned_of(strategy):
+    with pytest.warns(UserWarning, match="the workers have exchanged no weights") as told:
+        with entered(strategy, **PLACE):
+            pass
+    assert f"strategy {name_of(strategy)!r}" in str(told[0].message)
+
+
+@pytest.mark.parametrize("strategy", [Downpour(), Codistillation()], ids=name_of)
+def test_one_worker_trains_by_itself(strategy):
+    alone = Membership(rank=0, members=MEMBERS[:1], key="", certificate="")
+    with entered(strategy, members=MEMBERS[:1], communicator=Communicator(alone, Home())):
+        pass

@@ -3,7 +3,14 @@ import numpy as np
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.strategies.settings import Downpour, Mirrored, Strategy, name_of, read_strategy
+from spark_jobs.strategies.settings import (
+    Codistillation,
+    Downpour,
+    Mirrored,
+    Strategy,
+    name_of,
+    read_strategy,
+)
 
 
 def test_a_strategy_travels_as_json():
@@ -19,7 +26,7 @@ def test_a_strategy_travels_as_json():
 
 @pytest.mark.parametrize(
     "settings",
-    [Mirrored(), Downpour(), Downpour(rule="easgd", moving_rate=np.float64(0.3))],
+    [Mirrored(), Codistillation(), Downpour(), Downpour(rule="easgd", moving_rate=np.float64(0.3))],
 )
 def test_each_strategy_travels_as_json_and_has_a_name(settings):
     data = msgspec.json.encode(settings)
@@ -43,7 +50,7 @@ def test_a_name_is_short_for_the_defaults():
         (Mirrored, "call it: experiment.Mirrored()"),
         (Downpour, "call it: experiment.Downpour()"),
         ("downpur", "did you mean 'downpour'?"),
-        ([], "experiment.Mirrored(...), experiment.Downpour(...) or None, got []"),
+        ([], "experiment.Downpour(...), experiment.Codistillation(...) or None, got []"),
         (3, "got 3"),
     ],
 )
@@ -91,6 +98,21 @@ def test_invalid_settings_of_downpour_are_refused(arguments, message):
     with pytest.raises(InvalidArgument) as raised:
         Downpour(**arguments)
     assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"every": 0}, "every: expected an integer of at least 1, got 0"),
+        ({"weight": 0}, "weight: expected a number above 0, got 0"),
+        ({"weight": float("nan")}, "weight: expected a number above 0, got nan"),
+        ({"burn_in": -1}, "burn_in: expected an integer of at least 0, got -1"),
+    ],
+)
+def test_invalid_settings_of_codistillation_are_refused(arguments, message):
+    with pytest.raises(InvalidArgument) as raised:
+        Codistillation(**arguments)
+    assert str(raised.value) == message
 
 
 def test_settings_have_names():

@@ -5,11 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_jobs.communicator.communicator import Communicator
-from spark_jobs.communicator.membership import Membership
-from spark_jobs.communicator.requests import Home
-from spark_jobs.strategies.downpour.downpour import downpour
-from spark_jobs.strategies.settings import Downpour
 from tests.spark_jobs.strategies.downpour import train_functions as functions
 
 CHECK = [pytest.mark.slow, pytest.mark.contract]
@@ -114,17 +109,3 @@ def test_a_checkpoint_that_a_callback_restores_counts_once(gangs):
 @pytest.mark.contract
 def test_a_training_that_has_ended_takes_no_memory(gangs):
     assert gangs.values(functions.no_longer_kept, 2) == [0, 0]
-
-
-def test_a_train_function_without_fit_is_warned_of():
-    members = ("127.0.0.1:20000", "127.0.0.1:20001")
-    place = Membership(rank=0, members=members, key="", certificate="")
-    with pytest.warns(UserWarning, match="the workers have exchanged no weights"):
-        with downpour(Downpour(), Communicator(place, Home())):
-            pass
-
-
-def test_one_worker_trains_by_itself():
-    place = Membership(rank=0, members=("127.0.0.1:20000",), key="", certificate="")
-    with downpour(Downpour(), Communicator(place, Home())):
-        pass

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.strategies.downpour.rules import Changes, Elastic, is_due, rule_of
+from spark_jobs.strategies.downpour.rules import Changes, Elastic, rule_of
 from spark_jobs.strategies.settings import Downpour
 from tests.properties import examples
 from tests.spark_jobs.communicator.gangs import results
@@ -106,16 +104,6 @@ def test_the_moving_rate_is_by_default_that_of_the_paper():
         assert 1 - rule.exchange(np.ones(1), push=True, fetch=True)[0] == pytest.approx(expected)
         shared.values[:] = 0
     assert isinstance(rule_of(Downpour(), shared, np.zeros(1), 3), Changes)
-
-
-@examples(30)
-@given(st.integers(1, 9), st.lists(st.integers(1, 5), max_size=20))
-def test_an_exchange_is_due_once_in_as_many_steps(every, executions):
-    totals = list(itertools.accumulate(executions, initial=0))
-    due = [is_due(every, before, after) for before, after in itertools.pairwise(totals)]
-    assert sum(due) == len({total // every for total in totals} - {0})
-    if set(executions) == {1}:
-        assert due == [total % every == 0 for total in totals[1:]]
 
 
 @examples(20)

@@ -60,7 +60,7 @@ def alone_and_together(worker: Worker, settings: dict[str, Any]) -> dict[str, An
     single = build()
     initial = single.get_weights()
     single.fit(x, y, **options)
-    with worker.downpour(Downpour(**settings)):
+    with worker.connected(Downpour(**settings)):
         model = build(worker.rank)
         kept = curves()
         history = model.fit(x, y, callbacks=[kept], **options).history
@@ -90,7 +90,7 @@ def one_that_is_slow(worker: Worker, folder: str) -> list[int]:
                 done.touch()
 
     x, y = digits(worker)
-    with worker.downpour(Downpour(fetch_every=1, push_every=1)):
+    with worker.connected(Downpour(fetch_every=1, push_every=1)):
         options = {"batch_size": BATCH, "epochs": epochs, "verbose": 0, "callbacks": [Wait()]}
         return list(build().fit(x, y, **options).epoch)
 
@@ -114,7 +114,7 @@ def stopped_by_one(worker: Worker, stopping: int, when: str) -> dict[str, Any]:
                 self.model.stop_training = True
 
     x, y = digits(worker)
-    with worker.downpour(Downpour()):
+    with worker.connected(Downpour()):
         model = build()
         fitted = model.fit(x, y, batch_size=BATCH, epochs=1_000_000, verbose=0, callbacks=[Stop()])
     return {"epochs": len(fitted.epoch), "weights": model.get_weights()}
@@ -132,7 +132,7 @@ def normalized(worker: Worker) -> dict[str, Any]:
             own[:] = [np.array(layer.moving_mean), np.array(layer.moving_variance)]
 
     x, y = digits(worker)
-    with worker.downpour(Downpour()):
+    with worker.connected(Downpour()):
         model = build(normalized=True)
         model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=[Keep()])
     layer = model.get_layer("norm")
@@ -161,7 +161,7 @@ def fitted_in_other_ways(worker: Worker) -> list[Any]:
 
     x, y = digits(worker)
     found = []
-    with worker.downpour(Downpour(fetch_every=2, push_every=3, rule="downpour")):
+    with worker.connected(Downpour(fetch_every=2, push_every=3, rule="downpour")):
         model = Model(build(momentum=0.9).layers)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(), loss, steps_per_execution=2)
@@ -183,7 +183,7 @@ def restored(worker: Worker) -> list[Any]:
                 weights.assign(keras.ops.ones(weights.shape))
 
     x, y = digits(worker)
-    with worker.downpour(Downpour()):
+    with worker.connected(Downpour()):
         model = build(worker.rank)
         model.optimizer.learning_rate = 0.0
         model.fit(x, y, batch_size=BATCH, epochs=4, verbose=0, callbacks=[Restore()])
@@ -193,7 +193,7 @@ def restored(worker: Worker) -> list[Any]:
 def no_longer_kept(worker: Worker) -> int:
     """Return the number of chunks that are kept after two trainings."""
     x, y = digits(worker)
-    with worker.downpour(Downpour()) as communicator:
+    with worker.connected(Downpour()) as communicator:
         for _ in range(2):
             build().fit(x, y, batch_size=BATCH, verbose=0)
         return len(communicator._home._chunks)

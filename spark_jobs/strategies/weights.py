@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.strategies.downpour.rules import Vector
+Vector = npt.NDArray[np.floating[Any]]
+"""Weights in one dimension."""
 
 
 def flat(keras: Any, variables: Sequence[Any]) -> Vector:

@@ -1,0 +1,83 @@
+"""Codistillation for the workers of a trial: `model.fit` with one more loss."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.strategies.codistillation.cross_entropy import cross_entropy_of
+from spark_jobs.strategies.codistillation.teachers import Teachers
+from spark_jobs.strategies.fits import changed_fit
+from spark_jobs.strategies.settings import Codistillation
+from spark_jobs.strategies.steps import Steps, is_due
+
+if TYPE_CHECKING:
+    from spark_jobs.communicator.communicator import Communicator
+
+
+def codistillation(
+    settings: Codistillation, communicator: Communicator
+) -> contextlib.AbstractContextManager[None]:
+    """Let the model of each `fit` of a block, which may import Keras, learn from other workers'.
+
+    Args:
+        settings: The strategy.
+        communicator: The connections of this worker. Without others nothing is exchanged.
+
+    Raises:
+        InvalidArgument: Keras is not installed.
+    """
+    numbers = itertools.count()
+
+    @contextlib.contextmanager
+    def around(keras: Any, model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
+        teachers = Teachers(
+            keras,
+            settings,
+            communicator,
+            name=f"codistillation {next(numbers)}",
+            cross_entropy=cross_entropy_of(keras, model.loss),
+        )
+        with _with_loss_of(model, teachers):
+            yield [_exchange(keras, settings, teachers)], []
+
+    return changed_fit("codistillation", communicator, around)
+
+
+@contextlib.contextmanager
+def _with_loss_of(model: Any, teachers: Teachers) -> Iterator[None]:
+    """Add the loss towards the teachers' predictions to the model's, in training alone."""
+    original = model.compute_loss
+
+    def compute_loss(
+        x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, **more: Any
+    ) -> Any:
+        loss = original(x, y, y_pred, sample_weight, **more)
+        return loss + teachers.loss(x, y_pred) if more.get("training", True) else loss
+
+    model.compute_loss = compute_loss
+    model.train_function = None  # it may have been traced with another loss
+    try:
+        yield
+    finally:
+        del model.compute_loss
+        model.train_function = None
+
+
+def _exchange(keras: Any, settings: Codistillation, teachers: Teachers) -> Any:
+    class Exchange(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_begin(self, logs: Any = None) -> None:
+            self._steps = Steps()
+            teachers.begin(self.model)
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self._steps.begin_epoch()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            before, now = self._steps.count(batch)
+            if is_due(settings.every, before, now):
+                teachers.exchange(self.model, now)
+
+    return Exchange()

@@ -1,0 +1,68 @@
+"""The loss towards the predictions of other models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from search.errors import InvalidArgument, shown
+
+
+class CrossEntropy(NamedTuple):
+    """The cross-entropy that a model was compiled with.
+
+    Attributes:
+        kind: 'categorical', over the last axis, or 'binary', of each number by itself.
+        from_logits: Whether the model returns logits rather than probabilities.
+    """
+
+    kind: Literal["categorical", "binary"]
+    from_logits: bool
+
+    def towards(self, keras: Any, others: Sequence[Any], own: Any) -> Any:
+        """Return the mean cross-entropy of a model's predictions towards the mean of others'.
+
+        Args:
+            keras: The module `keras`.
+            others: The predictions of the other models.
+            own: Those of the model, through which alone the gradient flows.
+        """
+        ops = keras.ops
+        mean = sum(self._probabilities(ops, prediction) for prediction in others) / len(others)
+        losses = {
+            "categorical": keras.losses.categorical_crossentropy,
+            "binary": keras.losses.binary_crossentropy,
+        }
+        target = ops.stop_gradient(ops.cast(mean, own.dtype))
+        return ops.mean(losses[self.kind](target, own, from_logits=self.from_logits))
+
+    def _probabilities(self, ops: Any, predicted: Any) -> Any:
+        if not self.from_logits:
+            return predicted
+        return ops.softmax(predicted) if self.kind == "categorical" else ops.sigmoid(predicted)
+
+
+def cross_entropy_of(keras: Any, loss: Any) -> CrossEntropy:
+    """Return the cross-entropy that a model was compiled with.
+
+    Args:
+        keras: The module `keras`.
+        loss: The argument of `compile`.
+
+    Raises:
+        InvalidArgument: It is another loss, or there are several.
+    """
+    known = keras.losses
+    given = known.get(loss) if isinstance(loss, str) else loss
+    kinds: list[tuple[Literal["categorical", "binary"], Any, Any]] = [
+        ("categorical", known.categorical_crossentropy, known.CategoricalCrossentropy),
+        ("categorical", known.sparse_categorical_crossentropy, known.SparseCategoricalCrossentropy),
+        ("binary", known.binary_crossentropy, known.BinaryCrossentropy),
+    ]
+    for kind, function, made in kinds:
+        if given is function:
+            return CrossEntropy(kind, from_logits=False)
+        if isinstance(given, made):
+            return CrossEntropy(kind, bool(given.get_config().get("from_logits")))
+    expected = "one categorical or binary cross-entropy of keras.losses, for 'codistillation'"
+    raise InvalidArgument("loss", expected, shown(loss), "compile the model with one")

@@ -1,0 +1,54 @@
+"""Whole trainings of two workers whose models learn from each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from tests.spark_jobs.strategies.codistillation import train_functions as functions
+from tests.spark_jobs.strategies.codistillation.train_functions import (
+    CLASSES,
+    RATE,
+    WEIGHT,
+    batch,
+    matrix,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+@pytest.mark.parametrize("loss", ["logits", "probabilities"])
+def test_a_model_learns_from_the_labels_and_from_the_other_model(gangs, tmp_path, loss):
+    """Compared with softmax regression in NumPy."""
+    found, _ = gangs.values(functions.taught_in_the_third_step, 2, str(tmp_path), loss)
+    x, y = batch(0)
+    truth, weights = np.eye(CLASSES)[y], matrix(0)
+    taught = softmax(x @ matrix(1), axis=1)
+    for weight in (0, 0, WEIGHT):
+        logits = x @ weights
+        logs, predicted = log_softmax(logits, axis=1), softmax(logits, axis=1)
+        last = -(truth * logs).sum(axis=1).mean() - weight * (taught * logs).sum(axis=1).mean()
+        gradient = x.T @ (predicted - truth + weight * (predicted - taught)) / len(x)
+        weights = weights - RATE * gradient
+    np.testing.assert_allclose(found["weights"], weights, atol=1e-5)
+    assert found["loss"] == pytest.approx(last, abs=1e-5)
+    own = -(truth * log_softmax(x @ weights, axis=1)).sum(axis=1).mean()
+    assert found["val_loss"] == pytest.approx(own, abs=1e-5)
+    assert found["evaluated"] == pytest.approx(own, abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_worker_that_has_ended_goes_on_teaching(gangs, tmp_path):
+    assert gangs.values(functions.one_that_ends, 2, str(tmp_path)) == [4, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_other_losses_are_refused(gangs):
+    for message in gangs.values(functions.refused, 2, "mse"):
+        assert message == (
+            "loss: expected one categorical or binary cross-entropy of keras.losses, for "
+            "'codistillation', got 'mse'; compile the model with one"
+        )

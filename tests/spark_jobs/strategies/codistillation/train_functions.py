@@ -1,0 +1,114 @@
+"""What workers of a gang run under `Codistillation`; see `tests.spark_jobs.strategies.gang`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from search.errors import InvalidArgument
+from spark_jobs.strategies.settings import Codistillation
+from tests.spark_jobs.strategies.gang import Worker
+
+CLASSES = 3
+RATE = 0.5
+WEIGHT = 2.0
+
+
+def batch(rank: int) -> tuple[Any, Any]:
+    """Return the only batch of a worker."""
+    numbers = np.random.default_rng(rank)
+    return numbers.normal(size=(8, 4)).astype("float32"), numbers.integers(0, CLASSES, 8)
+
+
+def matrix(rank: int) -> Any:
+    """Return a worker's initial weights."""
+    return np.random.default_rng(100 + rank).normal(size=(4, CLASSES)).astype("float32")
+
+
+def build(rank: int, loss: str, rate: float = RATE) -> Any:
+    import keras
+
+    activation = None if loss == "logits" else "softmax"
+    dense = keras.layers.Dense(CLASSES, activation=activation, use_bias=False)
+    model = keras.Sequential([keras.layers.Input((4,)), dense])
+    model.set_weights([matrix(rank)])
+    logits = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(
+        keras.optimizers.SGD(rate),
+        logits if loss == "logits" else "sparse_categorical_crossentropy",
+    )
+    return model
+
+
+def waiting(wait_at: int, file: Path) -> Any:
+    """Return a callback that waits for a file before a step, counted from 0."""
+    import keras
+
+    class Waiting(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            while epoch == wait_at and not file.exists():
+                time.sleep(0.01)
+
+    return Waiting()
+
+
+def taught_in_the_third_step(worker: Worker, folder: str, loss: str) -> dict[str, Any]:
+    """Train rank 0 three steps, the last one with rank 1's model, which learns nothing."""
+    import keras
+
+    published = Path(folder, "published")
+
+    class Tell(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            published.touch()
+
+    x, y = batch(worker.rank)
+    settings = Codistillation(every=1, weight=WEIGHT, burn_in=2)
+    with worker.connected(settings) as communicator:
+        model = build(worker.rank, loss, RATE if worker.rank == 0 else 0.0)
+        own = [waiting(1, published)] if worker.rank == 0 else [Tell()]
+        fitted = model.fit(
+            x, y, batch_size=8, epochs=3, validation_data=(x, y), callbacks=own, verbose=0
+        )
+        communicator.barrier()
+    return {
+        "weights": model.get_weights()[0],
+        "loss": fitted.history["loss"][-1],
+        "val_loss": fitted.history["val_loss"][-1],
+        "evaluated": model.evaluate(x, y, verbose=0),
+    }
+
+
+def one_that_ends(worker: Worker, folder: str) -> int:
+    """Let rank 1 leave the gang after a step; rank 0 goes on, and learns from its last model."""
+    left = Path(folder, "left")
+    x, y = batch(worker.rank)
+    settings = Codistillation(every=1, burn_in=0)
+    with worker.connected(settings):
+        if worker.rank == 1:
+            build(1, "logits").fit(x, y, batch_size=8, epochs=1, verbose=0)
+        else:
+            model = build(0, "logits")
+            fitted = model.fit(
+                x, y, batch_size=8, epochs=4, callbacks=[waiting(2, left)], verbose=0
+            )
+    if worker.rank == 1:
+        left.touch()
+        return 1
+    return len(fitted.epoch)
+
+
+def refused(worker: Worker, compiled: str) -> str:
+    """Return why another loss is refused."""
+    x, y = batch(worker.rank)
+    with worker.connected(Codistillation()):
+        model = build(worker.rank, "logits")
+        model.compile(loss=compiled)
+        try:
+            model.fit(x, y, verbose=0)
+        except InvalidArgument as error:
+            return str(error)
+    return ""
