@@ -25,7 +25,8 @@ class Finish:
     """
 
     def __init__(self, communicator: Communicator) -> None:
-        self._rank, self._size = communicator.rank, communicator.size
+        self._rank = communicator.rank
+        self._size = communicator.size
         self._last = communicator.share(np.full(self._size, np.inf), _lower)
         self._finished = communicator.share(np.zeros(self._size), _add)
 

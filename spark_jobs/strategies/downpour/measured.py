@@ -41,7 +41,8 @@ class Measured:
     def begin(self) -> None:
         """Begin a new period."""
         del self._staleness[:-1]
-        self._waited, self._begun = 0.0, self._clock()
+        self._waited = 0.0
+        self._begun = self._clock()
 
     def figures(self) -> dict[str, float]:
         """Return the curves' values for the period.
