@@ -87,7 +87,7 @@ bench-live: .venv/.installed  ## Print the cost of live trials and the savings o
 	$(PYTHON) -m tests.benchmarks.live_trials
 
 bench-search: .venv/.bench  ## Print how good the searches are, against those of others.
-	$(PYTHON) -m tests.benchmarks.search_quality
+	$(PYTHON) -m tests.benchmarks.search_quality $(OPTIONS)
 
 bench-slots: .venv/.installed  ## Print the cost of up to 10,000 slots for the driver, in a quarter of an hour.
 	$(PYTHON) -m tests.benchmarks.many_slots

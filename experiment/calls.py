@@ -16,6 +16,7 @@ from experiment.setup.building_specs import (
     warn_of_texts,
 )
 from experiment.setup.keywords import Keywords, SearchKeywords
+from experiment.setup.resuming import recorded_argument
 from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
 from experiment.setup.warm_start import Runs
@@ -147,6 +148,7 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
     generational: bool = False,
     variant: str | None = None,
     noisy: bool = False,
+    candidates: int | None = None,
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
     constraint: Constraint | None = None,
@@ -190,6 +192,9 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             the best configuration, whose score is the mean of its values. A `popsize` of 20 suits
             noise. `Result.best_mean` is the best repeated configuration. Not with `generational`
             or several objectives.
+        candidates: Trial vectors drawn for a trial, of which the most promising one is evaluated;
+            from the 81st trial on, fewer and fewer trials are chosen so. None for 20, or for as
+            many as the run to resume has. Not with `generational` or several objectives.
         points: Configurations to try first, counted among the trials: dicts of hyperparameter to
             value. Hyperparameters left out are drawn; a value may lie between two steps of its
             domain.
@@ -212,6 +217,8 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
     algorithm: Algorithm
     budget = {"popsize": popsize, "generations": generations}
     if isinstance(checked.goal, Direction):
+        if candidates is None and not generational and checked.resume is not None:
+            candidates = recorded_argument(checked.resume, "candidates")
         algorithm = Evolution(
             **budget,
             crossover=crossover,
@@ -219,9 +226,10 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             variant=variant,
             generational=generational,
             noisy=noisy,
+            candidates=candidates,
         )
     else:
-        _check_nsga2(variant=variant, noisy=noisy or None)
+        _check_nsga2(variant=variant, noisy=noisy or None, candidates=candidates)
         algorithm = NSGA2(
             **budget,
             crossover=crossover,

@@ -59,4 +59,6 @@ class Evolution(EvolutionSettings):
         arguments = asdict(self)
         if isinstance(self.mutation, tuple):
             arguments["mutation"] = list(self.mutation)
+        if self.generational:
+            del arguments["candidates"]
         return {"type": "differential evolution", **arguments}

@@ -38,6 +38,9 @@ from spark_jobs.storage.locations import Location
 _BUDGET = ("generations", "samples")
 """Arguments of algorithms that may grow: the trials so far are the same."""
 
+_CANDIDATES = 5
+"""The `candidates` of differential evolution before runs recorded them."""
+
 _LONG = 500  # maximum characters of a value: the paths of a warm start differ at their ends
 
 
@@ -66,6 +69,22 @@ def manifest_of(run: object) -> Manifest:
     """
     with run_given_as("resume"), opened(run, MANIFEST) as reader:
         return read_manifest(reader.paths)
+
+
+def recorded_argument(run: object, name: str) -> Any:
+    """Return an argument of the algorithm of the run to resume, by its present name.
+
+    Args:
+        run: The run, as for `manifest_of`.
+        name: The argument's name.
+
+    Returns:
+        Its value; None if the algorithm has no such argument.
+
+    Raises:
+        InvalidArgument: As for `manifest_of`.
+    """
+    return _in_present_terms(manifest_of(run).algorithm).get(name)
 
 
 def check_same_search(before: Manifest, now: Manifest, run: str) -> list[str]:
@@ -118,16 +137,20 @@ def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
     yield from space_differences(*spaces)
     if list(spaces[0]) != list(spaces[1]) and set(spaces[0]) == set(spaces[1]):
         yield f"the order of the space was {list(spaces[0])}, is {list(spaces[1])}"
-    yield from _changed("", *_without_budgets(_renamed(before.algorithm), now.algorithm))
+    yield from _changed("", *_without_budgets(_in_present_terms(before.algorithm), now.algorithm))
 
 
-def _renamed(algorithm: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a recorded algorithm by their present names."""
-    names = {"strategy": "variant"} if algorithm.get("type") == "differential evolution" else {}
-    renamed = {names.get(name, name): value for name, value in algorithm.items()}
-    if isinstance(searcher := renamed.get("searcher"), dict):  # `search_each`
-        renamed["searcher"] = _renamed(searcher)
-    return renamed
+def _in_present_terms(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded algorithm's arguments by their present names, with those added since."""
+    arguments = dict(algorithm)
+    if algorithm.get("type") == "differential evolution":
+        if "strategy" in arguments:
+            arguments["variant"] = arguments.pop("strategy")
+        if arguments.get("generational") is False:
+            arguments.setdefault("candidates", _CANDIDATES)
+    if isinstance(searcher := arguments.get("searcher"), dict):  # `search_each`
+        arguments["searcher"] = _in_present_terms(searcher)
+    return arguments
 
 
 def _without_budgets(

@@ -15,6 +15,10 @@ VARIANTS = ("rand1bin", "current-to-pbest1bin")
 """The variants by their usual names: mutation, number of differences, binomial crossover."""
 
 
+CANDIDATES = 20
+"""Trial vectors per screened trial, unless the user says."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionSettings:
     """Settings of differential evolution: `popsize * (generations + 1)` trials.
@@ -31,6 +35,8 @@ class EvolutionSettings:
             otherwise the second.
         generational: Whether each generation waits for the last trial of the one before.
         noisy: Whether evaluations of the same configuration differ. Not with `generational`.
+        candidates: Trial vectors per screened trial, of which the most promising one is evaluated,
+            at least 1; None for 20. Not with `generational`.
 
     Raises:
         InvalidArgument: A setting is out of its range.
@@ -43,6 +49,7 @@ class EvolutionSettings:
     variant: str | None = None
     generational: bool = False
     noisy: bool = False
+    candidates: int | None = None
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -55,6 +62,7 @@ class EvolutionSettings:
         for name, default in zip(("variant", "mutation"), defaults, strict=True):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
+        self._check_candidates()
         check_integer("popsize", self.popsize, 4)
         check_integer("generations", self.generations, 1)
         if not isinstance(self.variant, str) or self.variant not in VARIANTS:
@@ -62,6 +70,17 @@ class EvolutionSettings:
             raise InvalidArgument("variant", expected, shown(self.variant))
         check_number("crossover", self.crossover, "a number of [0, 1]", lambda rate: 0 <= rate <= 1)
         self._check_mutation()
+
+    def _check_candidates(self) -> None:
+        if self.generational:
+            if self.candidates is not None:
+                hint = "a generational search does not screen"
+                got = shown(self.candidates)
+                raise InvalidArgument("candidates", "None with generational=True", got, hint)
+            return
+        if self.candidates is None:
+            object.__setattr__(self, "candidates", CANDIDATES)
+        check_integer("candidates", self.candidates, 1)
 
     def _check_mutation(self) -> None:
         given, weights = self.mutation, [self.mutation]

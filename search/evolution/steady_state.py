@@ -25,9 +25,6 @@ from search.space.spaces import Space
 from search.space.tried import Tried
 from search.trial import Evaluated
 
-CANDIDATES = 5
-"""Trial vectors per screened trial, of which the most promising one is evaluated."""
-
 SCREENED = 80
 """Trials up to which every trial is screened; after n trials, one is with probability 80 / n."""
 
@@ -38,7 +35,9 @@ REPEATED = 10
 """With a noisy objective, one trial in this many evaluates the best individual again."""
 
 _TRIES = 20
-"""Maximum trial vectors per trial; many may have been tried, or not be allowed."""
+"""Maximum trial vectors per trial, or twice its candidates if that is more.
+
+Many may have been tried, or not be allowed."""
 
 
 class _Candidate(Individual):
@@ -78,15 +77,16 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
     more design points, and the best `popsize` become the population.
 
     From then on trial number i is a trial vector for individual `i % popsize`, and replaces the
-    individual that holds this place when the outcome comes, unless that one is better. Of five
-    trial vectors, the one is chosen whose five nearest evaluated points rank best; beyond 80
-    trials, fewer and fewer trials are screened this way. When the population has collapsed, all but
-    its best are replaced by design points. A failed trial replaces no individual.
+    individual that holds this place when the outcome comes, unless that one is better. Of
+    `candidates` trial vectors, the one is chosen whose five nearest evaluated points rank best;
+    beyond 80 trials, fewer and fewer trials are screened this way. When the population has
+    collapsed, all but its best are replaced by design points. A failed trial replaces no
+    individual.
 
     No configuration (going by the values of the hyperparameters) is tried twice, prior observations
     included: a space with fewer of them than trials ends the search early. The user's points are
     tried in any case. A random point replaces a design point that the space's constraint does not
-    allow, and a trial vector where it allows none of 20.
+    allow, and a trial vector where it allows none of `2 * candidates`, at least 20.
 
     The best `popsize` prior observations are the first population; if there are fewer, design
     points fill it up.
@@ -123,6 +123,8 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         self.toolbox = make_toolbox(len(space), settings, direction=self._direction, rng=rng)
         check_points(problem.points, self.total, "trials")
         self._noisy = settings.noisy
+        assert settings.candidates is not None, "the settings have chosen it"
+        self._candidates = settings.candidates
         self._points = problem.points
         self._rng = rng
         known = (item.params for item in problem.known)
@@ -187,9 +189,10 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
 
     def _trial_vector(self, place: int) -> list[float] | None:
         screened = self._rng.random() * len(self._screen) < SCREENED
-        vectors = (breed(self.toolbox, self._population, place) for _ in range(_TRIES))
+        tries = max(_TRIES, 2 * self._candidates)
+        vectors = (breed(self.toolbox, self._population, place) for _ in range(tries))
         new = filter(self._is_new, vectors)
-        candidates = list(itertools.islice(new, CANDIDATES if screened else 1))
+        candidates = list(itertools.islice(new, self._candidates if screened else 1))
         if not candidates:
             return self._another()
         return self._screen.most_promising(candidates) if screened else candidates[0]

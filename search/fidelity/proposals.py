@@ -14,12 +14,15 @@ from search.evolution.operators import breed, make_toolbox
 from search.evolution.population_search import Individual
 from search.evolution.screening import Screen
 from search.evolution.settings import EvolutionSettings
-from search.evolution.steady_state import CANDIDATES, COLLAPSED, SCREENED
+from search.evolution.steady_state import COLLAPSED, SCREENED
 from search.sequential.bayesian import DESIGN, LEAST
 from search.sequential.promising import Promising
 from search.space.sampling import latin_hypercube
 from search.space.spaces import Choice, Space
 from search.space.tried import Tried
+
+_CANDIDATES = 5
+"""Trial vectors per screened configuration, of which the most promising one is proposed."""
 
 _TRIES = 20
 """Maximum trial vectors per configuration; many may have been tried, or not be allowed."""
@@ -51,8 +54,8 @@ class Evolved:
     Efficient Hyperparameter Optimization, IJCAI 2021) each rung has a population, and information
     goes from short trials to long ones. Here it is always the best `popsize` points of the rung,
     and the configurations that they breed begin in the lowest rung of a bracket, so that a trial
-    keeps its configuration, and can resume from its checkpoint, when it is promoted. Operators,
-    screening and defaults are those of `SteadyStateEvolution`.
+    keeps its configuration, and can resume from its checkpoint, when it is promoted. Operators
+    and defaults are those of `SteadyStateEvolution`, and so is the screening, of fewer vectors.
 
     Args:
         space: The search space.
@@ -114,7 +117,7 @@ class Evolved:
         index = self._rng.randrange(self._popsize)
         vectors = (breed(self._toolbox, population, index) for _ in range(_TRIES))
         new = filter(self._is_new, vectors)
-        candidates = list(itertools.islice(new, CANDIDATES if screened else 1))
+        candidates = list(itertools.islice(new, _CANDIDATES if screened else 1))
         if not candidates:
             return None
         return screen.most_promising(candidates) if screened else candidates[0]

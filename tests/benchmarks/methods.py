@@ -216,6 +216,7 @@ def _gp(seed: int) -> Any:
 
 
 OURS, DEFAULT = "DE without a barrier, popsize=8", "DE without a barrier, popsize=10"
+FEW = "popsize=10, 5 candidates"
 SCIPY, TPE, RANDOM = "scipy's DE", "Optuna's TPE", "random"
 OUR_GP, OPTUNA_GP = "Gaussian process", "Optuna's Gaussian process"
 
@@ -224,6 +225,7 @@ _DEAR = {"budget": 30, "seeds": 10}  # a Gaussian process takes a tenth of a sec
 SEARCHERS: dict[str, Start] = {
     OURS: _evolution(8),
     DEFAULT: _evolution(10),
+    FEW: _evolution(10, candidates=5),
     "DE by generation": _evolution(10, generational=True),
     OUR_GP: BayesianOptimization().start,
     "regularised evolution": RegularizedEvolution().start,

@@ -169,6 +169,7 @@ def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
         "mutation": [0.5, 1.0],
         "generational": False,
         "noisy": False,
+        "candidates": 20,
     }
     journal = read_journal(RunPaths(Path(result.logdir)).journal)
     planned = [record["trial"] for record in journal if record["event"] == "planned"]
@@ -197,6 +198,35 @@ def test_a_search_without_a_barrier_is_resumed_with_the_same_trials(spark, logdi
     resumed, trials = search(generations=4, resume=begun)
     assert trials == uncut
     assert resumed.logdir == begun.logdir
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_resumed_search_keeps_its_number_of_candidates(spark, logdir, recorded):
+    def search(**settings):
+        result = experiment.evolutionary_search(
+            spark,
+            product,
+            {"a": [0.0, 1.0], "b": [0.0, 1.0]},
+            popsize=4,
+            isolation="none",
+            parallelism=1,
+            **settings,
+        )
+        return result, [trial.params for trial in result.trials]
+
+    _, uncut = search(seed=3, generations=3, candidates=5, logdir=logdir)
+    _, other = search(seed=3, generations=3, logdir=logdir)
+    assert other[4:] != uncut[4:]
+    begun, _ = search(seed=3, generations=1, candidates=5, logdir=logdir)
+    file = RunPaths(Path(begun.logdir)).manifest
+    manifest = json.loads(file.read_text())
+    if not recorded:  # as in a run of an earlier version, which always had 5
+        del manifest["algorithm"]["candidates"]
+        file.write_text(json.dumps(manifest))
+    with pytest.raises(experiment.InvalidArgument, match="candidates was 5, is 20"):
+        search(generations=3, resume=begun, candidates=20)
+    _, trials = search(generations=3, resume=begun)
+    assert trials == uncut
 
 
 def test_the_folder_of_a_run(spark, logdir):

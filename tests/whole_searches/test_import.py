@@ -157,6 +157,7 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
                 "generational",
                 "variant",
                 "noisy",
+                "candidates",
                 "points",
                 "warm_start",
                 "constraint",
@@ -388,6 +389,11 @@ def test_arguments_of_an_evolutionary_search_are_checked(arguments, expected):
 def test_a_noisy_objective_is_not_searched_by_generation():
     error = refused(evolutionary_search, train, BOUNDS, generational=True, noisy=True)
     assert (error.name, error.expected) == ("noisy", "False with generational=True")
+
+
+def test_a_search_by_generation_does_not_screen():
+    error = refused(evolutionary_search, train, BOUNDS, generational=True, candidates=5)
+    assert (error.name, error.expected) == ("candidates", "None with generational=True")
 
 
 @pytest.mark.parametrize("search", [evolutionary_search, random_search, population_based_training])

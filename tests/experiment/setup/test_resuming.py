@@ -4,7 +4,12 @@ import pytest
 
 from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import encode_line
-from experiment.setup.resuming import check_same_search, manifest_of, read_past
+from experiment.setup.resuming import (
+    check_same_search,
+    manifest_of,
+    read_past,
+    recorded_argument,
+)
 from search.errors import InvalidArgument
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
@@ -22,6 +27,20 @@ def test_a_run_that_a_newer_version_resumed_is_refused(tmp_path):
 def test_a_missing_run_folder_is_refused(tmp_path):
     with pytest.raises(InvalidArgument, match="^resume: expected the folder of a run"):
         manifest_of(tmp_path / "gone")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "candidates"),
+    [
+        ({"type": "differential evolution", "generational": False, "candidates": 20}, 20),
+        ({"type": "differential evolution", "generational": False}, 5),
+        ({"type": "differential evolution", "generational": True}, None),
+        ({"type": "random"}, None),
+    ],
+)
+def test_a_run_of_an_earlier_version_had_five_candidates(tmp_path, recorded, candidates):
+    run = make_run(tmp_path, algorithm=recorded)
+    assert recorded_argument(run, "candidates") == candidates
 
 
 def test_another_number_of_workers_or_strategy_is_told():

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from search.algorithms import Evolution
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.evolution.steady_state import (
-    CANDIDATES,
-    COLLAPSED,
-    REPEATED,
-    SCREENED,
-)
+from search.evolution.steady_state import COLLAPSED, REPEATED, SCREENED
 from search.searcher import drive
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
@@ -346,8 +341,11 @@ def test_a_long_search_continues_from_a_new_population():
 # Screening
 
 
-def test_the_first_trials_are_each_chosen_of_several_vectors_later_ones_more_rarely():
-    searcher = steady(popsize=5, generations=159, direction=Direction.MIN)
+@pytest.mark.parametrize(("chosen", "candidates"), [({}, 20), ({"candidates": 5}, 5)])
+def test_the_first_trials_are_each_chosen_of_several_vectors_later_ones_more_rarely(
+    chosen, candidates
+):
+    searcher = steady(popsize=5, generations=159, direction=Direction.MIN, **chosen)
     made = collections.Counter()
     repair = searcher.toolbox.repair
 
@@ -358,9 +356,9 @@ def test_the_first_trials_are_each_chosen_of_several_vectors_later_ones_more_rar
     searcher.toolbox.register("repair", watched)
     rng = random.Random(1)
     drive(searcher, lambda trial: outcome(trial, rng.random()))
-    assert [made[number] for number in range(SCREENED)] == [0] * 5 + [CANDIDATES] * (SCREENED - 5)
-    screened = [number for number in made if made[number] == CANDIDATES]
-    assert {made[number] for number in made} == {1, CANDIDATES}
+    assert [made[number] for number in range(SCREENED)] == [0] * 5 + [candidates] * (SCREENED - 5)
+    screened = [number for number in made if made[number] == candidates]
+    assert {made[number] for number in made} == {1, candidates}
     expected = SCREENED * (1 + math.log(800 / SCREENED))  # the sum of min(1, 80 / n)
     assert 0.75 * expected < len(screened) < 1.25 * expected
 
@@ -590,6 +588,7 @@ def test_it_is_better_than_the_search_by_generation_at_small_budgets():
         ("popsize", [3, 4.0, True, None], "an integer of at least 4"),
         ("generations", [0, "3"], "an integer of at least 1"),
         ("noisy", [None, 1], "True or False"),
+        ("candidates", [0, 2.0, True, "5"], "an integer of at least 1"),
         ("variant", ["rand", 1], "'rand1bin' or 'current-to-pbest1bin'"),
         ("crossover", [1.1, None], "a number of [0, 1]"),
         ("mutation", [0, 2.5, "0.5", (0.5,)], "a number of (0, 2], or two of them"),
@@ -608,6 +607,7 @@ def test_unusable_settings_are_refused(name, unusable, expected):
     [
         {"popsize": 4},
         {"generations": 1},
+        {"candidates": 1},
         {"variant": "rand1bin"},
         {"crossover": 0},
         {"crossover": 1.0, "mutation": 2},
