@@ -24,6 +24,8 @@ from experiment.diagnosis.doctor import doctor
 from experiment.display.tensorboard_server import TensorBoard, tensorboard
 from experiment.partial_trainings import hyperband_search, population_based_training
 from experiment.planning.plan import Plan, plan
+from experiment.planning.planning_training import plan_training
+from experiment.planning.training_plan import Exchange, TrainingPlan, TrainingSpeed
 from experiment.results.result import Result, Results, SearchFailed
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import JournalDamaged
@@ -77,6 +79,7 @@ __all__ = [
     "DehbSearcher",
     "Diagnosis",
     "Downpour",
+    "Exchange",
     "ExecutorFailed",
     "ExperimentError",
     "Failure",
@@ -103,6 +106,8 @@ __all__ = [
     "SuccessiveHalving",
     "TensorBoard",
     "Threshold",
+    "TrainingPlan",
+    "TrainingSpeed",
     "TrialResult",
     "TrialStopped",
     "WilcoxonRacing",
@@ -124,6 +129,7 @@ __all__ = [
     "max_steps",
     "params",
     "plan",
+    "plan_training",
     "population_based_training",
     "random_search",
     "rank",

@@ -63,6 +63,19 @@ class TrainingKeywords(CommonKeywords, total=False):
     verbose: Literal[0, 1, 2]
 
 
+class MeasuringKeywords(TypedDict, total=False):
+    """The settings that `experiment.plan_training` accepts beside its own arguments."""
+
+    description: str
+    logdir: str | os.PathLike[str] | None
+    gpus_per_trial: int | None
+    timeout: float | None
+    startup_timeout: float | None
+    seed: int | None
+    preload: Sequence[str] | None
+    verbose: Literal[0, 1, 2]
+
+
 class SearchKeywords(ExecutorKeywords, total=False):
     """The settings of a search without `direction`, for calls with an argument of that name."""
 

@@ -11,7 +11,14 @@ import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.benchmarks import kills, mirrored_steps, out_of_step, rings, training_starts
+from tests.benchmarks import (
+    kills,
+    mirrored_steps,
+    out_of_step,
+    planned_speed,
+    rings,
+    training_starts,
+)
 
 _KILLS = 20
 _SEEDS = 10
@@ -72,6 +79,17 @@ def speed_of_fit() -> list[Row]:
     return [Row(name, f"{mirrored_steps.speed_of_fit():.2f}", ">= 1.8")]
 
 
+def planned_and_measured_speed() -> list[Row]:
+    """Compare what `plan_training` predicts for two workers with what they do."""
+    planned, measured = planned_speed.of_two()
+    name = "plan_training, steps of 200 ms and 4 MB of gradients: speed of 2 workers / 1"
+    return [
+        Row(f"{name}, planned", f"{planned:.2f}", ""),
+        Row(f"{name}, measured", f"{measured:.2f}", ""),
+        Row("planned / measured - 1", f"{planned / measured - 1:+.0%}", "-20 % to 20 %"),
+    ]
+
+
 def starts_of_trainings() -> list[Row]:
     """Compare the start of a search's second training with a script and with a barrier stage."""
     ours, script, stage = training_starts.starts()
@@ -118,6 +136,7 @@ ROWS: list[Callable[[], list[Row]]] = [
     ring_against_tensorflow,
     overhead_of_fit,
     speed_of_fit,
+    planned_and_measured_speed,
     starts_of_trainings,
     accuracy_of_downpour,
     accuracy_of_codistillation,

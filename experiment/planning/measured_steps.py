@@ -1,0 +1,192 @@
+"""Measuring in a trial: the first steps of a training, and the exchange of gradients."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from search.errors import InvalidArgument
+from spark_jobs.import_hooks import when_imported
+from spark_jobs.strategies.replacing import replaced
+
+FEWEST_STEPS = 5
+"""The fewest steps that tell how long one takes: the first ones trace the model."""
+
+_EXCHANGES = 15
+_BATCH_OF_KERAS = 32  # `model.fit` takes as many samples of arrays if it is not told
+
+
+class _Measured(BaseException):
+    """Ends a train function. Not an Exception, so that its `except Exception` lets it pass."""
+
+
+class FirstSteps:
+    """A train function that measures the first steps of another one's `model.fit`, and then ends.
+
+    It returns, by name: 'step_seconds', 'gradient_bytes', and 'batch_size' and 'learning_rate' if
+    they are known.
+
+    Args:
+        train: The train function, which fits a Keras model.
+        steps: The number of steps after which it ends.
+    """
+
+    def __init__(self, train: Callable[..., Any], steps: int) -> None:
+        self._train = train
+        self._steps = steps
+        self.__name__ = getattr(train, "__name__", type(train).__name__)
+        self.__signature__ = inspect.signature(train)
+
+    def __call__(self, **params: Any) -> dict[str, float]:
+        """Call the train function with its arguments, and return what was measured.
+
+        Raises:
+            InvalidArgument: It fits no model of Keras, or too few steps.
+        """
+        found: dict[str, float] = {}
+        entered: list[Any] = []
+
+        def measure(keras: ModuleType) -> None:
+            changed = replaced(keras.Model, "fit", _measuring_fit(keras, self._steps, found))
+            changed.__enter__()
+            entered.append(changed)
+
+        try:
+            with when_imported("keras", measure):
+                self._train(**params)
+        except _Measured:
+            pass
+        finally:
+            for changed in entered:
+                changed.__exit__(None, None, None)
+        if "step_seconds" not in found:
+            raise InvalidArgument(
+                "train",
+                f"a function whose model.fit has at least {FEWEST_STEPS} batches in an epoch",
+                "one without",
+                "only the steps of model.fit of Keras can be measured",
+            )
+        return found
+
+
+def _measuring_fit(keras: Any, steps: int, found: dict[str, float]) -> Callable[..., Any]:
+    """Return `model.fit` with a clock, which ends it and fills `found`."""
+    original = keras.Model.fit
+    signature = inspect.signature(original)
+
+    class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+        """Notes when each step ends; `ends` has the seconds and the batch's number."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.ends: list[tuple[float, int]] = []
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            rate = getattr(self.model.optimizer, "learning_rate", None)
+            if rate is not None:
+                found["learning_rate"] = float(keras.ops.convert_to_numpy(rate))
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            for value in (logs or {}).values():
+                np.asarray(value)  # waits for the step, which a GPU may still compute
+            self.ends.append((time.perf_counter(), batch))
+            if len(self.ends) > steps:
+                raise _Measured
+
+    def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(model, *args, **kwargs)
+        clock = Clock()
+        given.arguments["callbacks"] = [*_listed(given.arguments.get("callbacks")), clock]
+        batch = _batch_size(keras, given.arguments.get("x"), given.arguments.get("batch_size"))
+        try:
+            return original(*given.args, **given.kwargs)
+        finally:
+            seconds = step_seconds(clock.ends)
+            if seconds is not None:
+                found["step_seconds"] = seconds
+                found["gradient_bytes"] = _bytes_of(model.trainable_variables)
+                if batch is not None:
+                    found["batch_size"] = batch
+
+    return fit
+
+
+def step_seconds(ends: Sequence[tuple[float, int]]) -> float | None:
+    """Return the median seconds of a step; None if there are too few steps in an epoch.
+
+    The first fifth of the steps is left out, which trace the model, and so is what lies between two
+    epochs.
+
+    Args:
+        ends: Of each execution of steps, when it ended, in seconds, and the number of its last
+            batch, from 0 in each epoch.
+    """
+    later = ends[max(1, len(ends) // 5) :]
+    taken = [
+        (end - before) / (batch - last)
+        for (before, last), (end, batch) in itertools.pairwise(later)
+        if batch > last
+    ]
+    return statistics.median(taken) if len(taken) >= FEWEST_STEPS - 2 else None
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    if callbacks is None:
+        return []
+    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+
+
+def _bytes_of(variables: Sequence[Any]) -> int:
+    return sum(math.prod(v.shape) * np.dtype(str(v.dtype)).itemsize for v in variables)
+
+
+def _batch_size(keras: Any, x: Any, given: int | None) -> int | None:
+    """Return the samples of a batch of `model.fit`; None if only reading the data would tell."""
+    if hasattr(x, "element_spec"):  # a data set of TensorFlow, which can be read more than once
+        x = next(iter(x.take(1)), None)
+    elif isinstance(x, keras.utils.PyDataset):
+        x = x[0]
+    elif isinstance(x, (list, tuple, dict)) or hasattr(x, "shape"):
+        return _BATCH_OF_KERAS if given is None else given
+    else:  # a generator, which yields no batch twice
+        return None
+    arrays = keras.tree.flatten(x)
+    return int(arrays[0].shape[0]) if arrays and arrays[0].shape else None
+
+
+def seconds_of_exchange(gradient_bytes: int) -> dict[str, float]:
+    """Return the seconds of an exchange between the workers of this trial.
+
+    Args:
+        gradient_bytes: Bytes of the gradients.
+
+    Returns:
+        'nothing': the median of exchanges of a number, 'gradients': that of all gradients.
+    """
+    import tensorflow as tf
+
+    strategy = tf.distribute.get_strategy()
+
+    def median(length: int) -> float:
+        def reduced() -> Any:  # as a gradient, the vector is made on the worker's device
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.zeros(length))
+
+        exchanged = tf.function(lambda: strategy.experimental_local_results(strategy.run(reduced)))
+        exchanged()  # traces it
+        taken = []
+        for _ in range(_EXCHANGES):
+            begun = time.perf_counter()
+            exchanged()[0][0].numpy()
+            taken.append(time.perf_counter() - begun)
+        return statistics.median(taken)
+
+    return {"nothing": median(1), "gradients": median(max(1, gradient_bytes // 4))}

@@ -1,0 +1,109 @@
+"""The call that measures a training, and plans its number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from experiment.planning.measured_steps import FEWEST_STEPS, FirstSteps, seconds_of_exchange
+from experiment.planning.training_plan import Exchange, TrainingPlan, training_plan
+from experiment.setup.function.train_function import check_arguments
+from experiment.setup.keywords import MeasuringKeywords, takes_settings
+from experiment.training import distributed_training
+from search.checks import check_integer, plain
+from search.errors import InvalidArgument, shown
+from spark_jobs.strategies.settings import Mirrored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def plan_training(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    params: Mapping[str, Any] | None = None,
+    *,
+    workers: Sequence[int] = (1, 2, 4),
+    steps: int = 30,
+    strategy: Mirrored | None = None,
+    **settings: Unpack[MeasuringKeywords],
+) -> TrainingPlan:
+    """Predict how fast a Keras training would be on several workers, from its first steps.
+
+    It runs the train function on one worker until the first steps of its first `model.fit` are
+    done, and then exchanges as many numbers as the model has gradients between two workers. Both
+    are trials with a run folder. How many slots the cluster has does not matter, beyond two.
+
+        plan = experiment.plan_training(spark, train, {"learning_rate": 0.1}, workers=(1, 2, 4, 8))
+        trial = experiment.distributed_training(spark, train, params, workers=plan.workers)
+
+    Args:
+        spark: A running SparkSession.
+        train: The train function, which calls `model.fit`.
+        params: The arguments of `train`, by name. Default: none.
+        workers: The numbers of workers to plan.
+        steps: The number of steps to measure, of which the first fifth is left out; at least 5.
+        strategy: How the workers would train together. Default: `experiment.Mirrored()`.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        The plan: the speed with each number of workers, for the same batch and for one that grows
+        with the workers, and the number that pays.
+
+    Raises:
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        SearchFailed: The training failed, or calls no `model.fit` with at least 5 batches in an
+            epoch.
+    """
+    numbers = _numbers(workers)
+    check_integer("steps", steps, FEWEST_STEPS)
+    chosen = Mirrored() if strategy is None else strategy
+    if not isinstance(chosen, Mirrored):
+        raise InvalidArgument("strategy", "experiment.Mirrored(...) or None", shown(strategy))
+    check_arguments(train, params or ())
+    shared: dict[str, Any] = {**settings, "strategy": chosen, "direction": "min"}
+    found = distributed_training(
+        spark,
+        FirstSteps(train, plain(steps)),
+        params,
+        workers=1,
+        optimization_key="step_seconds",
+        **shared,
+    ).metrics
+    gradient_bytes = int(found["gradient_bytes"])
+    exchange = None
+    if numbers[-1] > 1:
+        between_two = distributed_training(
+            spark,
+            seconds_of_exchange,
+            {"gradient_bytes": gradient_bytes},
+            workers=2,
+            optimization_key="gradients",
+            **shared,
+        ).metrics
+        exchange = Exchange(nothing=between_two["nothing"], gradients=between_two["gradients"])
+    return training_plan(
+        numbers,
+        step_seconds=found["step_seconds"],
+        gradient_bytes=gradient_bytes,
+        exchange=exchange,
+        batch_size=int(found["batch_size"]) if "batch_size" in found else None,
+        learning_rate=found.get("learning_rate"),
+    )
+
+
+plan_training = takes_settings(plan_training, MeasuringKeywords)
+
+
+def _numbers(workers: object) -> list[int]:
+    """Return the numbers of workers, the smallest first."""
+    expected = "integers of at least 1, such as (1, 2, 4)"
+    try:
+        numbers = sorted({plain(number) for number in workers})  # type: ignore[attr-defined]  # as checked here
+        for number in numbers:
+            check_integer("workers", number, 1)
+    except (TypeError, InvalidArgument):
+        raise InvalidArgument("workers", expected, shown(workers)) from None
+    if not numbers:
+        raise InvalidArgument("workers", expected, shown(workers))
+    return numbers
