@@ -12,6 +12,8 @@
 
     experiment.doctor(spark)        # problems that would make a search on this cluster fail
 
+    experiment.linear_scaling(0.1, 32, 256)     # the learning rate of a larger batch
+
     experiment.load(run)            # the result of a run, finished or not
     experiment.tensorboard(run)     # TensorBoard for it
 
@@ -20,10 +22,17 @@ Inside a train function: `experiment.report()`, `logdir()`, `checkpoint_dir()`, 
 `world_size()`, `shard()`, `all_reduce()`, `broadcast()` and `barrier()`, too.
 """
 
+import contextlib
 import importlib
 import typing
 
 from experiment.version import __version__ as __version__
+
+with contextlib.suppress(ImportError):  # see `__getattr__`: nothing here may fail
+    import wrapt
+
+    # Keras loads a saved model only if it knows the classes in it, without a public name in use.
+    wrapt.register_post_import_hook("experiment.large_batches.schedules:register", "keras")
 
 if typing.TYPE_CHECKING:
     from experiment.public import *  # noqa: F403

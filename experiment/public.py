@@ -22,6 +22,7 @@ from experiment.calls import (
 from experiment.diagnosis.diagnosis import Diagnosis, Finding
 from experiment.diagnosis.doctor import doctor
 from experiment.display.tensorboard_server import TensorBoard, tensorboard
+from experiment.large_batches.rates import linear_scaling, warmed_up
 from experiment.partial_trainings import hyperband_search, population_based_training
 from experiment.planning.plan import Plan, plan
 from experiment.planning.planning_training import plan_training
@@ -124,6 +125,7 @@ __all__ = [
     "hyperband_search",
     "keras_callbacks",
     "launch",
+    "linear_scaling",
     "load",
     "logdir",
     "max_steps",
@@ -141,5 +143,6 @@ __all__ = [
     "submit",
     "tensorboard",
     "warm_up",
+    "warmed_up",
     "world_size",
 ]
