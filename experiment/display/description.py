@@ -24,7 +24,15 @@ def description(manifest: Manifest) -> str:
         parts += ["## Space", _table(("hyperparameter", "values", "scale"), rows)]
     settings = {
         name: getattr(manifest, name)
-        for name in ("direction", "optimization_key", "trials", "seed", "isolation", "timeout")
+        for name in (
+            "direction",
+            "optimization_key",
+            "trials",
+            "seed",
+            "isolation",
+            "precision",
+            "timeout",
+        )
     }
     if manifest.exhausted is not None:
         settings["trials"] = f"{manifest.trials}: {manifest.exhausted}"

@@ -48,6 +48,8 @@ class Plan:
             slots; 0 if each slot imports them for each search.
         workers: Number of slots of each trial, or the least and the greatest number.
         strategy: How they train together: 'mirrored', 'downpour', 'codistillation', or None.
+        precision: The precision in which Keras computes: 'mixed_bfloat16', 'mixed_float16', or None
+            for the one that the train function sets.
         hindrances: Settings that hurt the search, each with `.setting`, `.value`, `.effect` and
             `.advice`.
     """
@@ -65,6 +67,7 @@ class Plan:
     keep_warm: float
     workers: int | tuple[int, int]
     strategy: str | None
+    precision: str | None
     hindrances: tuple[Hindrance, ...]
 
     @property
@@ -150,6 +153,7 @@ class Plan:
             ("trials", f"{self.trials}; {self.exhausted}" if self.exhausted else f"{self.trials}"),
             ("slots", f"{_now(self.slots_now, self.slots)}; each {self.needs}{self._together}"),
             ("GPUs", _now(self.gpus_now, self.gpus) if self.gpus else "none"),
+            *([("dtype", self.precision)] if self.precision else []),
             ("preload", self._preload_in_words()),
             ("per slot", self._per_slot_in_words()),
             ("barrier", f"after each {count(self.batch, 'trial')}" if self.batch else "none"),
@@ -256,6 +260,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         keep_warm=prepared.keep_warm,
         workers=spec.settings.workers_per_trial,
         strategy=None if prepared.strategy is None else name_of(prepared.strategy),
+        precision=spec.settings.precision,
         hindrances=(*map(_too_many_for_memory, warnings), *hindrances(demand)),
     )
 

@@ -67,6 +67,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         workers_per_trial: Number of slots that run each trial together, or the least and the
             greatest number.
         strategy: Type and settings of their strategy; None without one.
+        precision: The precision in which Keras computes; None as the train function leaves it.
         repeats: Number of calls of the train function in each trial.
         direction: 'max' or 'min', or a dict of these by the objectives' names.
         optimization_key: The user's argument.
@@ -107,6 +108,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     preload: list[str] = []
     workers_per_trial: int | tuple[int, int] = 1
     strategy: dict[str, Any] | None = None
+    precision: str | None = None
     repeats: int = 1
     format: int = FORMAT
 

@@ -21,6 +21,7 @@ from search.errors import WrongCall, did_you_mean, prefixed
 from search.stopping.rules import StoppingRule
 from search.trial import FailureKind
 from spark_jobs.strategies.settings import Strategy, StrategyName
+from spark_jobs.trial.precision import Precision
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +32,7 @@ class CommonKeywords(TypedDict, total=False):
     """The settings that every call accepts."""
 
     description: str
+    precision: Precision | None
     logdir: str | os.PathLike[str] | None
     gpus_per_trial: int | None
     timeout: float | None

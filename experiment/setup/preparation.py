@@ -71,6 +71,7 @@ class Prepared:
             seed=settings.seed,
             data=self.data,
             strategy=self.strategy,
+            precision=settings.precision,
             repeats=settings.repeats,
         )
 
@@ -158,6 +159,7 @@ def _manifest(
         isolation=settings.isolation,
         workers_per_trial=settings.workers_per_trial,
         strategy=None if strategy is None else as_json(strategy),
+        precision=settings.precision,
         repeats=settings.repeats,
         preload=list(preload.modules),
         timeout=settings.timeout,

@@ -106,7 +106,8 @@ def check_same_search(before: Manifest, now: Manifest, run: str) -> list[str]:
         raise _other_search(run, "; ".join(differences))
     warnings = []
     workers = before.workers_per_trial, now.workers_per_trial
-    for name in ("workers_per_trial", "strategy") if 1 not in workers else ("workers_per_trial",):
+    strategy = () if 1 in workers else ("strategy",)
+    for name in ("workers_per_trial", *strategy, "precision"):
         was, is_now = getattr(before, name), getattr(now, name)
         if was != is_now:
             warnings.append(f"{name} was {was} when {run!r} was started, is {is_now}")

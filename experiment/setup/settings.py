@@ -25,6 +25,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import HADOOP, Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.strategies.settings import Strategy, StrategyName, read_strategy
+from spark_jobs.trial.precision import NEEDS_GPU, Precision, read_precision
 
 Isolation = Literal["process", "spawn", "none"]
 
@@ -68,6 +69,10 @@ class Settings(_Begun):
             'codistillation'; None leaves all to the train function. 'auto' is 'mirrored' if the
             train function imports TensorFlow or Keras, as for `preload`, and the driver has
             TensorFlow; otherwise None. Without effect on trials of one worker.
+        precision: The precision in which Keras computes: 'mixed_bfloat16' or 'mixed_float16' keeps
+            weights in float32 and computes the rest in 16 bits, which is faster on GPUs and
+            processors that can; layers take it when they are made. 'mixed_float16' needs a GPU.
+            None leaves Keras as it is.
         gpus_per_trial: Number of GPUs of each trial, or of each of its workers if there are
             several; 0 hides all of them. By default the Spark setting
             `spark.task.resource.gpu.amount`.
@@ -118,6 +123,7 @@ class Settings(_Begun):
     parallelism: int | None = None
     workers_per_trial: int | tuple[int, int] = 1
     strategy: Strategy | StrategyName | None = "auto"
+    precision: Precision | None = None
     gpus_per_trial: int | None = None
     trials_per_gpu: int = 1
     stopping: StoppingRule | Sequence[StoppingRule] | None = None
@@ -153,8 +159,12 @@ class Settings(_Begun):
         workers = Workers.read("workers_per_trial", self.workers_per_trial)
         object.__setattr__(self, "workers_per_trial", workers.to_json())
         object.__setattr__(self, "strategy", read_strategy("strategy", self.strategy))
+        object.__setattr__(self, "precision", read_precision("precision", self.precision))
         check_integer("repeats", self.repeats, 1)
         check_gpus(self.gpus_per_trial, self.trials_per_gpu)
+        if self.precision == "mixed_float16" and self.gpus_per_trial == 0:
+            expected = "'mixed_bfloat16' or None with gpus_per_trial=0"
+            raise InvalidArgument("precision", expected, shown(self.precision), NEEDS_GPU)
         _check_integer("max_failures", self.max_failures, 0)
         _check_integer("seed", self.seed, 0)
         check_integer("retries", self.retries, 0)

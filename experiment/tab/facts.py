@@ -117,6 +117,7 @@ def _facts_of_manifest(paths: RunPaths, manifest: Manifest) -> dict[str, Any]:
             "stopping": manifest.stopping,
             "timeout": manifest.timeout,
             "workers per trial": manifest.workers_per_trial,
+            "precision": manifest.precision,
             "train function": printable(manifest.train),
         },
         "direction": "" if several else manifest.direction,

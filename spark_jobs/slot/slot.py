@@ -28,6 +28,7 @@ from spark_jobs.slot.problems import PROBLEM
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner, TrialRunner
 from spark_jobs.storage.locations import Location
+from spark_jobs.trial.precision import why_slow
 from spark_jobs.warm.asking import warm_here
 from spark_jobs.zygote.link import RunnerBroken
 
@@ -134,8 +135,9 @@ def _serve(
             runner = stack.enter_context(make_runner(config, environment))
             watched = stack.enter_context(Gpus(list(hello.gpus)))
             stack.enter_context(watch.leaving_by(runner.abandon))
-            if runner.warnings:
-                channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
+            slow = why_slow(program.precision, gpus=len(hello.gpus) or hello.free_gpus)
+            if warnings := (*runner.warnings, *([slow] if slow else [])):
+                channel.hello(msgspec.structs.replace(hello, warnings=warnings))
             shared = config.isolation == "none" or config.trials_per_gpu > 1
             watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
             if first := first or attempts.next():

@@ -43,6 +43,7 @@ from spark_jobs.trial.objective import (
     UnusableReturn,
     objective_of,
 )
+from spark_jobs.trial.precision import Precision, computing_in
 from spark_jobs.trial.repeats import outcome_of
 
 _PR_SET_PDEATHSIG = 1
@@ -66,6 +67,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
             None for all of it.
         clock_lag: Seconds by which the clock of the slot's host lags the driver's.
         strategy: How the workers of a trial train together; None leaves it to the train function.
+        precision: The precision in which Keras computes; None leaves it to the train function.
         repeats: The number of calls of the train function in each trial.
     """
 
@@ -80,6 +82,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     gpu_share: GpuShare | None = None
     clock_lag: float = 0.0
     strategy: Strategy | None = None
+    precision: Precision | None = None
     repeats: int = 1
 
     @property
@@ -153,6 +156,7 @@ def evaluate(
             out_of_memory.reserve(),
             share,
             training_with(program.strategy, attempt.gang, running.communicator),
+            computing_in(program.precision),
         ):
             function = pickle.loads(program.function)
             read = functools.partial(program.objective.outcome, trial.id)

@@ -71,6 +71,7 @@ SAFE_YAML = "plain values only, of the command line of a job and the files that 
 PLAIN_VALUES = "makes hyperparameters and metrics of what JSON has, and nothing else"
 COMMAND = "a command of our own, none of whose words is data of a run"
 SETS_LIMIT = "sets a limit in the trial's process, and loads nothing"
+LOOKS_FOR_GPU = "looks for a GPU in the trial's process, and loads nothing"
 ALLOWED = {
     ("experiment/display/tensorboard_server.py", "tensorboard", "subprocess.Popen"): COMMAND,
     ("spark_jobs/messages.py", "decode", "dec_hook"): PLAIN_VALUES,
@@ -123,6 +124,8 @@ ALLOWED = {
         "_limit_torch",
         "torch.cuda.set_per_process_memory_fraction",
     ): (SETS_LIMIT),
+    ("spark_jobs/trial/precision.py", "_has_gpu", "torch.cuda"): LOOKS_FOR_GPU,
+    ("spark_jobs/trial/precision.py", "_has_gpu", "torch.cuda.is_available"): LOOKS_FOR_GPU,
     ("experiment/setup/function/imports.py", "_compiled", "compile"): (
         "the user's own modules on the driver, whose code is read and never run"
     ),

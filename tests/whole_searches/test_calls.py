@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,26 @@ def test_values_may_come_as_ranges_arrays_and_generators(spark, logdir):
     )
     assert [trial.value for trial in result.trials] == [1.0, 2.0, 2.0, 4.0]
     assert result.best.id == 0
+
+
+def test_keras_computes_in_the_precision_of_the_call(spark, logdir):
+    def train(x):
+        import keras
+
+        layer = keras.layers.Dense(1)
+        layer.build((None, 1))
+        named = keras.config.dtype_policy().name, layer.compute_dtype, layer.kernel.dtype
+        return float(named == ("mixed_bfloat16", "bfloat16", "float32"))
+
+    # Each executor of CI may have a processor without arithmetic of bfloat16, which is warned of.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is probably slower")
+        result = experiment.launch(
+            spark, train, {"x": [1]}, logdir=logdir, precision="mixed_bfloat16"
+        )
+    assert [trial.value for trial in result.trials] == [1.0]
+    manifest = json.loads(Path(result.logdir, "manifest.json").read_text())
+    assert manifest["precision"] == "mixed_bfloat16"
 
 
 def test_explicit_points_may_differ_in_their_names(spark, logdir):

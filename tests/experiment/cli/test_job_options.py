@@ -105,6 +105,12 @@ def test_stopping_rules_may_be_written_in_any_style_of_yaml(folder, written):
     assert [rule.patience for rule in job.arguments["stopping"]] == [2, 3]
 
 
+@pytest.mark.parametrize(("written", "precision"), [("mixed_float16",) * 2, ("null", None)])
+def test_a_precision_is_an_option(folder, written, precision):
+    job = read_job([*TRAIN, "--bounds", "space.yaml", "--precision", written])
+    assert job.arguments == {"precision": precision}
+
+
 @pytest.mark.parametrize(
     ("written", "strategy"),
     [

@@ -622,6 +622,14 @@ def test_only_the_first_slots_detour_is_warned_of(start):
     assert search.warnings == ["host a goes round", "slow"]
 
 
+def test_a_warning_of_several_slots_is_shown_once(start):
+    search = start(points(1), "1.0.0")
+    search.hello("1.0.0", warnings=("slow", "full"))
+    search.hello("1.1.0", warnings=("slow",))
+    search.hello("1.2.0", warnings=("full", "old"))
+    assert search.warnings == ["slow", "full", "old"]
+
+
 def test_gpus_that_spark_does_not_assign_are_warned_of_once(start):
     search = start(points(8), slots=5)
     search.hello("1.0.0", free_gpus=0)

@@ -163,6 +163,7 @@ def test_unknown_numbers_are_left_out():
     plan = experiment.Plan(
         workers=1,
         strategy=None,
+        precision=None,
         call="launch",
         trials=6,
         exhausted=None,
@@ -182,6 +183,9 @@ def test_unknown_numbers_are_left_out():
     assert "  preload  nothing\n" in str(dataclasses.replace(plan, preload=()))
     small = dataclasses.replace(plan, exhausted="the space is small")
     assert "  trials   6; the space is small\n" in str(small)
+    assert "dtype" not in str(plan)
+    half = dataclasses.replace(plan, precision="mixed_bfloat16")
+    assert "  dtype    mixed_bfloat16\n" in str(half)
 
 
 def test_seconds_are_estimated_from_finished_trials(spark, tmp_path):

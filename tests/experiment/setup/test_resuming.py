@@ -56,3 +56,13 @@ def test_another_number_of_workers_or_strategy_is_told():
     assert check_same_search(two, others, "a") == [
         "strategy was {'type': 'mirrored'} when 'a' was started, is None"
     ]
+
+
+def test_another_precision_is_told():
+    plain, half = (
+        make_manifest(make_search(6), precision=precision) for precision in (None, "mixed_bfloat16")
+    )
+    assert check_same_search(half, half, "a") == []
+    assert check_same_search(plain, half, "a") == [
+        "precision was None when 'a' was started, is mixed_bfloat16"
+    ]

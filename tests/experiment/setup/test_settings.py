@@ -76,6 +76,13 @@ REFUSED = [
     ({"trials_per_gpu": 2, "workers_per_trial": (1, 3)}, "1 with 1 to 3 workers", "2"),
     ({"trials_per_gpu": 2, "workers_per_trial": 3}, "1 with 3 workers", "2"),
     ({"strategy": "ring"}, "experiment.Codistillation(...) or None", "'ring'"),
+    ({"precision": "float16"}, "'mixed_bfloat16', 'mixed_float16' or None", "'float16'"),
+    ({"precision": 16}, "'mixed_bfloat16', 'mixed_float16' or None", "16"),
+    (
+        {"precision": "mixed_float16", "gpus_per_trial": 0},
+        "'mixed_bfloat16' or None with gpus_per_trial=0",
+        "'mixed_float16'",
+    ),
     (
         {"isolation": "none", "workers_per_trial": 3},
         "'process' or 'spawn' with 3 workers",
