@@ -22,6 +22,7 @@ from experiment.calls import (
 from experiment.diagnosis.diagnosis import Diagnosis, Finding
 from experiment.diagnosis.doctor import doctor
 from experiment.display.tensorboard_server import TensorBoard, tensorboard
+from experiment.large_batches.batch_size import BatchSize, auto_batch_size
 from experiment.large_batches.rates import linear_scaling, warmed_up
 from experiment.partial_trainings import hyperband_search, population_based_training
 from experiment.planning.plan import Plan, plan
@@ -72,6 +73,7 @@ from spark_jobs.trial.context import (
 
 __all__ = [
     "NSGA2",
+    "BatchSize",
     "BayesianOptimization",
     "CallFailed",
     "Choice",
@@ -113,6 +115,7 @@ __all__ = [
     "TrialStopped",
     "WilcoxonRacing",
     "all_reduce",
+    "auto_batch_size",
     "barrier",
     "bayesian_search",
     "broadcast",

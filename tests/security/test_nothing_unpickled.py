@@ -126,6 +126,10 @@ ALLOWED = {
     ): (SETS_LIMIT),
     ("spark_jobs/trial/precision.py", "_has_gpu", "torch.cuda"): LOOKS_FOR_GPU,
     ("spark_jobs/trial/precision.py", "_has_gpu", "torch.cuda.is_available"): LOOKS_FOR_GPU,
+    ("experiment/large_batches/batch_size.py", "_measuring", "subprocess.Popen"): COMMAND,
+    ("experiment/large_batches/measuring.py", "main", "pickle.load"): (
+        "a function and arrays, which come from the process that starts this one, over a descriptor"
+    ),
     ("experiment/setup/function/imports.py", "_compiled", "compile"): (
         "the user's own modules on the driver, whose code is read and never run"
     ),
