@@ -23,6 +23,7 @@ from experiment.diagnosis.diagnosis import Diagnosis, Finding
 from experiment.diagnosis.doctor import doctor
 from experiment.display.tensorboard_server import TensorBoard, tensorboard
 from experiment.large_batches.batch_size import BatchSize, auto_batch_size
+from experiment.large_batches.rate_range import RateCurve, learning_rate_range
 from experiment.large_batches.rates import linear_scaling, warmed_up
 from experiment.partial_trainings import hyperband_search, population_based_training
 from experiment.planning.plan import Plan, plan
@@ -99,6 +100,7 @@ __all__ = [
     "OptunaSearcher",
     "Patience",
     "Plan",
+    "RateCurve",
     "RegularizedEvolution",
     "Reinforce",
     "Result",
@@ -128,6 +130,7 @@ __all__ = [
     "hyperband_search",
     "keras_callbacks",
     "launch",
+    "learning_rate_range",
     "linear_scaling",
     "load",
     "logdir",

@@ -1,0 +1,174 @@
+"""The range of learning rates with which a model learns, found by raising the rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiment.large_batches.samples import Samples
+from search.checks import check_integer, check_number
+from search.errors import InvalidArgument, shown
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+_SMOOTHING = 0.9  # weight of the losses before in the moving average
+_DIVERGED = 4.0  # ratio to the least smoothed loss at which the training has diverged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateCurve:
+    """The loss of a training whose learning rate rises; see `experiment.learning_rate_range`.
+
+    Attributes:
+        rates: The learning rate of each step, in ascending order.
+        losses: The loss of each step's batch, before the step.
+    """
+
+    rates: tuple[float, ...]
+    losses: tuple[float, ...]
+
+    @property
+    def smoothed(self) -> tuple[float, ...]:
+        """The losses as an exponential moving average, without the bias of its start."""
+        return tuple(_smoothed(self.losses))
+
+    @property
+    def suggestion(self) -> float:
+        """A learning rate: a tenth of the one at the least smoothed loss, at least the lowest.
+
+        At the least loss itself the training is about to diverge. The rule is that of fastai (J.
+        Howard, S. Gugger: fastai: A Layered API for Deep Learning, arXiv:2002.04688, and its
+        `lr_find`).
+        """
+        best = self.rates[int(np.argmin(self.smoothed))]
+        return max(best / 10, self.rates[0])
+
+    def plot(self, *, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+        """Draw the losses by the learning rate with matplotlib, and mark the suggestion.
+
+        Args:
+            ax: The axes to draw on; None for a new figure.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        # Late: train functions need no plots.
+        from experiment.results.plotting.axes import new_axes
+
+        axes = new_axes() if ax is None else ax
+        axes.plot(self.rates, self.losses, ".", alpha=0.4, label="loss of a step")
+        axes.plot(self.rates, self.smoothed, label="smoothed")
+        suggested = f"suggestion: {self.suggestion:.2g}"
+        axes.axvline(self.suggestion, color="tab:red", linestyle="--", label=suggested)
+        axes.set(xscale="log", xlabel="learning rate (log)", ylabel="loss")
+        axes.set_title("Learning rate range")
+        axes.legend()
+        return axes
+
+
+def learning_rate_range(
+    build: Callable[[], Any],
+    data: Any,
+    *,
+    low: float = 1e-6,
+    high: float = 1.0,
+    steps: int = 100,
+    batch_size: int = 32,
+) -> RateCurve:
+    """Train a new model for some steps, each with a higher learning rate, and record the losses.
+
+    The rate grows exponentially from `low` to `high`; the training ends earlier if it diverges: at
+    a loss that is not finite, or four times the least one, smoothed (L. N. Smith: Cyclical Learning
+    Rates for Training Neural Networks, arXiv:1506.01186, section 3.3). The result holds for the
+    batch size with which it was measured.
+
+    Args:
+        build: Returns a compiled model of Keras; the learning rate of its optimizer is replaced.
+        data: `(x, y)` or `(x, y, sample_weight)` of arrays, of which shuffled batches are taken; or
+            an iterable of batches such as a `tf.data.Dataset`, started again at its end.
+        low: The first learning rate.
+        high: The last learning rate.
+        steps: Number of steps, at least 2.
+        batch_size: The samples of a step, if `data` is arrays.
+
+    Returns:
+        The curve, with `.suggestion` and `.plot()`.
+
+    Raises:
+        InvalidArgument: An argument is invalid, or no step has a finite loss.
+    """
+    check_number("low", low, "a learning rate above 0", lambda rate: 0 < rate < math.inf)
+    above = f"a learning rate above low={low!r}"
+    check_number("high", high, above, lambda rate: low < rate < math.inf)
+    check_integer("steps", steps, 2)
+    check_integer("batch_size", batch_size, 1)
+    batches = _batches(data, batch_size)
+    model = build() if callable(build) else None
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        raise InvalidArgument("build", "a function that returns a compiled model", shown(build))
+    _raise_rate(optimizer, float(low), float(high), steps)
+    rates: list[float] = []
+    losses: list[float] = []
+    for _, batch in zip(range(steps), batches, strict=False):
+        rate = float(optimizer.learning_rate)
+        model.reset_metrics()
+        loss = float(model.train_on_batch(*batch, return_dict=True)["loss"])
+        if not math.isfinite(loss):
+            break
+        rates.append(rate)
+        losses.append(loss)
+        *_, smoothed = steady = list(_smoothed(losses))
+        if smoothed > _DIVERGED * min(steady):
+            break
+    if not losses:
+        hint = "lower it, and look for NaN in the data"
+        raise InvalidArgument("low", "a rate whose loss is finite", shown(low), hint)
+    return RateCurve(rates=tuple(rates), losses=tuple(losses))
+
+
+def _raise_rate(optimizer: Any, low: float, high: float, steps: int) -> None:
+    """Let an optimizer's learning rate grow exponentially, over a number of batches."""
+    import keras
+
+    rising = keras.optimizers.schedules.ExponentialDecay(low, steps - 1, high / low)
+    optimizer.learning_rate = rising
+
+
+def _batches(data: Any, size: int) -> Iterator[tuple[Any, ...]]:
+    """Return an endless iterator over batches of the data."""
+    if isinstance(data, tuple) or not isinstance(data, Iterable):
+        samples = Samples(data)
+        return _of_samples(samples, min(size, samples.number))
+    return _again_and_again(data)
+
+
+def _of_samples(samples: Samples, size: int) -> Iterator[tuple[Any, ...]]:
+    generator = np.random.default_rng(0)
+    while True:
+        rows = generator.permutation(samples.number)
+        for first in range(0, samples.number - size + 1, size):
+            yield samples.at(rows[first : first + size])
+
+
+def _again_and_again(batches: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    while True:
+        empty = True
+        for batch in batches:
+            empty = False
+            yield tuple(batch)
+        if empty:
+            hint = "an iterator can be used only once: pass what makes it"
+            raise InvalidArgument("data", "batches for all steps", "no more batches", hint)
+
+
+def _smoothed(losses: Iterable[float]) -> Iterator[float]:
+    mean = 0.0
+    for number, loss in enumerate(losses, start=1):
+        mean = _SMOOTHING * mean + (1 - _SMOOTHING) * loss
+        yield mean / (1 - _SMOOTHING**number)
