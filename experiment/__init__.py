@@ -18,8 +18,8 @@
     experiment.tensorboard(run)     # TensorBoard for it
 
 Inside a train function: `experiment.report()`, `logdir()`, `checkpoint_dir()`, `params()`,
-`max_steps()`, `repeat()`, `keras_callbacks()`; with several workers per trial `rank()`,
-`world_size()`, `shard()`, `all_reduce()`, `broadcast()` and `barrier()`, too.
+`max_steps()`, `repeat()`, `keras_callbacks()`, `hogwild()`; with several workers per trial
+`rank()`, `world_size()`, `shard()`, `all_reduce()`, `broadcast()` and `barrier()`, too.
 """
 
 import contextlib

@@ -71,6 +71,7 @@ from spark_jobs.trial.context import (
     shard,
     world_size,
 )
+from spark_jobs.trial.hogwild import hogwild
 
 __all__ = [
     "NSGA2",
@@ -127,6 +128,7 @@ __all__ = [
     "doctor",
     "evolutionary_search",
     "executor",
+    "hogwild",
     "hyperband_search",
     "keras_callbacks",
     "launch",

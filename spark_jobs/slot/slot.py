@@ -70,7 +70,9 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> Non
     gpu = task.resources().get("gpu")
     gpus = list(gpu.addresses) if gpu else []
     share = gpu_share(gpus, config.trials_per_gpu)
-    program = msgspec.structs.replace(config.program, function=function, gpu_share=share)
+    program = msgspec.structs.replace(
+        config.program, function=function, gpu_share=share, cores=task.cpus()
+    )
     config = msgspec.structs.replace(config, program=program)
     environment = trial_environment(
         gpus, spark_assigns_gpus=config.spark_assigns_gpus, cpus=task.cpus(), share=share

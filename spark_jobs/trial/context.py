@@ -12,6 +12,7 @@ import contextvars
 import dataclasses
 import os
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,12 +82,14 @@ class TrialContext:
         workers: The number of workers that run the trial.
         communicator: The connections to the other workers; None with one worker.
         divides_data: Whether their strategy divides the data.
+        cores: The number of cores of its slot.
         max_steps: The number of steps after which it ends; None for any number.
         ends_itself: Whether the train function has asked for that number.
         repeats: The number of calls of the train function.
         repeat: The number of this call, from 0.
         first_step: The step at which the curves of this call begin.
         next_step: The step after the last one of its curves.
+        reporting: Held while a report is taken: threads and signal handlers may report, too.
     """
 
     params: Mapping[str, Any]
@@ -106,12 +109,14 @@ class TrialContext:
     workers: int = 1
     communicator: Communicator | None = None
     divides_data: bool = False
+    cores: int = 1
     max_steps: int | None = None
     ends_itself: bool = False
     repeats: int = 1
     repeat: int = 0
     first_step: int = 0
     next_step: int = 0
+    reporting: threading.RLock = dataclasses.field(default_factory=threading.RLock)
 
     def has_done(self, step: int | None) -> bool:
         """Return whether a step, from 0, is the last one of the trial."""
@@ -303,14 +308,20 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
     if step is not None and (isinstance(step, bool) or int(step) != step):
         raise ValueError(f"report(step=...): expected an integer, got {step!r}")
     context = _current.get()
-    if context is None:
-        return None
+    if context is not None:
+        with context.reporting:
+            _take(context, step, values)
+    return context
+
+
+def _take(context: TrialContext, step: int | None, values: dict[str, float]) -> None:
+    """Write a report to the trial's curves, and send it, in one thread at a time."""
     if step is None:
         step, context.reports = context.reports, context.reports + 1
     report, before = Report(int(step), values), context.reported
     context.reported = report if before is None else report.after(before)
     if context.rank:
-        return context
+        return
     if context.events is None:
         # Late: `import experiment` needs no tensorboard.
         from spark_jobs.trial.events.event_file import EventFile
@@ -320,11 +331,10 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
     if context.repeats > 1:  # the steps that the driver gets are the repeats
         context.events.scalars(values, context.first_step + int(step))
         context.next_step = max(context.next_step, context.first_step + int(step) + 1)
-        return context
+        return
     context.events.scalars(values, int(step))
     context.link.send(report)
     context.last = context.reported
-    return context
 
 
 def keras_callbacks() -> list[Any]:

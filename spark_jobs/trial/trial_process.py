@@ -65,6 +65,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         data: The settings for the trials' data.
         gpu_share: The share of its GPU's memory that a trial may take, which depends on the slot;
             None for all of it.
+        cores: The number of cores of the slot.
         clock_lag: Seconds by which the clock of the slot's host lags the driver's.
         strategy: How the workers of a trial train together; None leaves it to the train function.
         precision: The precision in which Keras computes; None leaves it to the train function.
@@ -80,6 +81,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     data: context.DataSettings = context.DataSettings()
     gpu_share: GpuShare | None = None
+    cores: int = 1
     clock_lag: float = 0.0
     strategy: Strategy | None = None
     precision: Precision | None = None
@@ -144,6 +146,7 @@ def evaluate(
         rank=attempt.rank,
         workers=attempt.workers,
         divides_data=program.strategy is not None and program.strategy.divides_data,
+        cores=program.cores,
         max_steps=trial.max_steps,
         repeats=program.repeats,
     )
