@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.benchmarks import (
+    digits,
     kills,
     mirrored_steps,
     out_of_step,
@@ -117,6 +118,48 @@ def accuracy_of_downpour(seeds: int = _SEEDS) -> list[Row]:
     ]
 
 
+def large_batches() -> list[Row]:
+    """Compare the accuracy of 8 times the batch, by its learning rate, with the small batch's."""
+    found = digits.of_batches(_SEEDS)
+    small = found.pop("small")
+    name = f"digits, mean of {_SEEDS} seeds: accuracy of batches of"
+    rates = {
+        "scaled, warmed up": "linear scaling and warm-up",
+        "scaled": "linear scaling alone",
+        "neither": "the rate of 16",
+    }
+    return [
+        Row(f"{name} 16", f"{small.mean:.4f}", ""),
+        *(
+            Row(
+                f"{name} 128 - 16, {rates[kind]}",
+                f"{scores.mean - small.mean:+.4f}",
+                ">= -0.01" if kind == "scaled, warmed up" else "",
+            )
+            for kind, scores in found.items()
+        ),
+    ]
+
+
+def hogwild() -> list[Row]:
+    """Compare accuracy and speed of several threads with those of one."""
+    found = digits.of_threads(_SEEDS)
+    one = found.pop(1)
+    name = f"Hogwild on the digits, mean of {_SEEDS} seeds"
+    rows = [Row(f"{name}: accuracy of 1 thread", f"{one.mean:.4f}", "")]
+    for threads, scores in found.items():
+        faster = statistics.median(scores.speed) / statistics.median(one.speed)
+        rows += [
+            Row(
+                f"{name}: accuracy of {threads} threads - 1",
+                f"{scores.mean - one.mean:+.4f}",
+                ">= -0.01",
+            ),
+            Row(f"{name}: steps a second of {threads} threads / 1, median", f"{faster:.2f}", ""),
+        ]
+    return rows
+
+
 def accuracy_of_codistillation(seeds: int = _SEEDS) -> list[Row]:
     """Compare codistilled models of the digits with others of as many steps."""
     one, alone, codistilled = out_of_step.codistillation(seeds)
@@ -141,6 +184,8 @@ ROWS: list[Callable[[], list[Row]]] = [
     accuracy_of_downpour,
     accuracy_of_codistillation,
     kills_of_workers,
+    large_batches,
+    hogwild,
 ]
 
 

@@ -58,6 +58,23 @@ def build_precise():
     raise ValueError("no layers")
 
 
+class Unpickled:
+    """A function whose unpickling calls another one, before the process imports Keras."""
+
+    def __init__(self, function):
+        self._function = function
+
+    def __call__(self):
+        raise AssertionError("not reached")
+
+    def __reduce__(self):
+        return self._function, ()
+
+
+def exhaust():
+    raise MemoryError("no room")
+
+
 def measured(of):
     """Return the batches whose speeds are taken from a list per batch, until the end."""
     left = {batch: list(found) for batch, found in of.items()}
@@ -133,20 +150,13 @@ def test_an_error_in_the_process_is_named_and_its_precision_is_that_of_this_one(
 
 
 def test_a_process_that_crashes_is_named_with_its_signal():
-    def crash():
-        print("out of luck")
-        os.abort()
-
     with pytest.raises(InvalidArgument, match=r"its process ended by signal 6 \(SIGABRT\)"):
-        experiment.auto_batch_size(crash, DATA)
+        experiment.auto_batch_size(Unpickled(os.abort), DATA)
 
 
 def test_a_model_for_which_there_is_no_memory_at_all_is_refused():
-    def exhaust():
-        raise MemoryError("no room")
-
     with pytest.raises(InvalidArgument, match="^least: expected a batch that fits into the memory"):
-        experiment.auto_batch_size(exhaust, DATA)
+        experiment.auto_batch_size(Unpickled(exhaust), DATA)
 
 
 def test_what_cannot_be_sent_to_the_process_is_refused():
