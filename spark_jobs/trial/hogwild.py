@@ -24,10 +24,11 @@ def hogwild(step: Callable[[T], Any], data: Iterable[T], *, threads: int | None 
     The threads share the model: each reads the variables, computes gradients, and applies them,
     while the others do the same, without a lock (F. Niu, B. Recht et al.: Hogwild!, NIPS 2011,
     arXiv:1106.5730). Steps that overlap see older weights and may overwrite each other's updates,
-    which costs little if an update is small. It pays where a step is too small to keep a core busy,
-    and its operations release Python's lock, as TensorFlow's do. `model.fit` is not safe in
-    threads: write the step as a `tf.function` that is called once, or whose optimizer is built,
-    before.
+    which costs little if an update is small. It pays where a step is too small to use all cores,
+    and most of its time is in operations that release Python's lock, as TensorFlow's do: the time
+    that Python takes to start them limits the speed, whatever the number of threads. `model.fit` is
+    not safe in threads: write the step as a `tf.function` that is called once, or whose optimizer
+    is built, before.
 
     The threads run in the trial's context, so `experiment.report(step=...)` works in them; the
     scope of a strategy is not theirs.
