@@ -76,16 +76,27 @@ def main() -> None:
         metavar="NAME",
         help="print only the comparison of these with scipy's; p is against the first: %(choices)s",
     )
+    parser.add_argument(
+        "--no-surrogates",
+        action="store_true",
+        help="with --methods: leave out the problems with surrogates, whose fits take long",
+    )
     arguments = parser.parse_args()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     os.environ["OMP_NUM_THREADS"] = "1"  # there is one process per core
     processes = os.cpu_count() or 1
+    if arguments.methods:
+        names = NAMES
+        if arguments.no_surrogates:
+            names = tuple(n for n in NAMES if not any(task in n for task in surrogates.TASKS))
+        else:
+            surrogates.prepare(processes)
+        with multiprocessing.get_context("spawn").Pool(processes) as pool:
+            _print_some(pool, arguments.methods, names, seeds)
+        return
     surrogates.prepare(processes)
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        if arguments.methods:
-            _print_some(pool, arguments.methods, seeds)
-            return
-        runs = list(_runs(METHODS, seeds))
+        runs = list(_runs(METHODS, NAMES, seeds))
         results = dict(zip(runs, pool.map(_regrets, runs, chunksize=5), strict=True))
         bars = _print_comparisons(results, seeds)
         bars += _print_workers(pool, _targets(results), seeds[:_RUNS])
@@ -96,19 +107,22 @@ def main() -> None:
     _print_table(("measure", "value", "bar"), bars)
 
 
-def _print_some(pool: Any, methods: Sequence[str], seeds: Sequence[int]) -> None:
+def _print_some(
+    pool: Any, methods: Sequence[str], names: Sequence[str], seeds: Sequence[int]
+) -> None:
     methods = list(dict.fromkeys([*methods, SCIPY]))
-    runs = list(_runs(methods, seeds))
+    runs = list(_runs(methods, names, seeds))
     results = dict(zip(runs, pool.map(_regrets, runs, chunksize=5), strict=True))
-    for budget, shares in _shares(results, methods, seeds).items():
-        _print_comparison(f"{budget} evaluations, {len(seeds)} seeds", shares, methods[0])
+    for budget, shares in _shares(results, methods, names, seeds).items():
+        title = f"{budget} evaluations, {len(seeds)} seeds, {len(names)} problems"
+        _print_comparison(title, shares, methods[0])
 
 
-def _runs(methods: Iterable[str], seeds: Sequence[int]) -> Iterable[Run]:
+def _runs(methods: Iterable[str], names: Sequence[str], seeds: Sequence[int]) -> Iterable[Run]:
     """Yield the longest runs first, so that no core waits at the end."""
     for method in sorted(methods, key=lambda name: METHODS[name].seeds or math.inf):
-        yield from itertools.product([method], NAMES, seeds[: METHODS[method].seeds])
-    yield from itertools.product([RANDOM], NAMES, _REFERENCE)
+        yield from itertools.product([method], names, seeds[: METHODS[method].seeds])
+    yield from itertools.product([RANDOM], names, _REFERENCE)
 
 
 def _regrets(run: Run) -> list[float]:
@@ -119,7 +133,7 @@ def _regrets(run: Run) -> list[float]:
 def _print_comparisons(results: Mapping[Run, Sequence[float]], seeds: Sequence[int]) -> list[Bar]:
     few = min(method.seeds or len(seeds) for method in METHODS.values())
     always = [name for name, method in METHODS.items() if method.seeds is None]
-    shares = _shares(results, METHODS, seeds[:few])[min(_BUDGETS)]
+    shares = _shares(results, METHODS, NAMES, seeds[:few])[min(_BUDGETS)]
     _print_comparison(f"{min(_BUDGETS)} evaluations, {few} seeds", shares, OUR_GP)
     bars = [
         (
@@ -128,7 +142,7 @@ def _print_comparisons(results: Mapping[Run, Sequence[float]], seeds: Sequence[i
             f"{shares[OPTUNA_GP].mean():.3f} ({OPTUNA_GP})",
         )
     ]
-    of_problems = _shares(results, always, seeds)
+    of_problems = _shares(results, always, NAMES, seeds)
     for budget, bar in _BUDGETS.items():
         shares = of_problems[budget]
         _print_comparison(f"{budget} evaluations, {len(seeds)} seeds", shares, OURS)
@@ -149,12 +163,15 @@ def _print_comparisons(results: Mapping[Run, Sequence[float]], seeds: Sequence[i
 
 
 def _shares(
-    results: Mapping[Run, Sequence[float]], methods: Iterable[str], seeds: Sequence[int]
+    results: Mapping[Run, Sequence[float]],
+    methods: Iterable[str],
+    names: Sequence[str],
+    seeds: Sequence[int],
 ) -> dict[int, dict[str, Array]]:
     """Return the nr of each problem after each budget, by method."""
 
     def regret(method: str, seeds: Sequence[int]) -> Array:  # problems x seeds x budgets
-        return np.array([[results[method, name, seed] for seed in seeds] for name in NAMES])
+        return np.array([[results[method, name, seed] for seed in seeds] for name in names])
 
     reference = regret(RANDOM, _REFERENCE)
     found = {method: regret(method, seeds) for method in methods}
