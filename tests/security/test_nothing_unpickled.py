@@ -114,6 +114,11 @@ ALLOWED = {
         "numpy, in the zygote"
     ),
     ("spark_jobs/doctor/checks.py", "_run_python", "subprocess.run"): COMMAND,
+    (
+        "experiment/tab/entry-point/spark_tf_experiment_tab/__init__.py",
+        "_check_package",
+        "importlib.machinery.PathFinder.find_spec",
+    ): ("looks for our own package, and runs nothing"),
     ("spark_jobs/submit.py", "_check_package", "importlib.machinery.PathFinder.find_spec"): (
         "finds a file of the package `experiment`, and runs nothing"
     ),
