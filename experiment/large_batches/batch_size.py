@@ -35,8 +35,8 @@ class BatchSize:
     Attributes:
         samples_per_second: Samples a second by the batch, in ascending order; at least one.
         limit: Why no larger batch was measured: the next one exhausted 'memory' or 'gpu memory',
-            the last one was hardly faster than the one before ('speed'), or it was the last one
-            asked for ('most').
+            the last two were hardly faster than one before ('speed'), or it was the last one asked
+            for ('most').
     """
 
     samples_per_second: Mapping[int, float]
@@ -85,11 +85,11 @@ def auto_batch_size(
 ) -> BatchSize:
     """Measure how fast a model trains with batches of `least`, twice as many, and so on.
 
-    It ends where twice the batch does not fit into memory, or makes the training less than 10 %
-    faster. The model is trained by `model.fit` in a process of its own, which may die of memory;
-    it imports Keras, which takes some seconds, and has this process' environment, dtype policy and
-    GPUs: a framework that has taken all memory of a GPU in this process leaves it none. Batches
-    are those of one worker.
+    It ends where twice the batch does not fit into memory, or where two doublings in a row make
+    the training less than 10 % faster. The model is trained by `model.fit` in a process of its own,
+    which may die of memory; it imports Keras, which takes some seconds, and has this process'
+    environment, dtype policy and GPUs: a framework that has taken all memory of a GPU in this
+    process leaves it none. Batches are those of one worker.
 
     Args:
         build: Returns a compiled model of Keras; called for each batch, in the other process.

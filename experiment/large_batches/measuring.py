@@ -23,7 +23,10 @@ from spark_jobs.trial import out_of_memory
 from spark_jobs.trial.trial_process import die_with_parent
 
 LEAST_GAIN = 1.1
-"""Ratio of the samples a second to those of half the batch below which doubling ends."""
+"""Ratio of the samples a second to the most so far below which doubling a batch is no gain."""
+
+LOSSES = 2
+"""Doublings in a row without a gain after which it ends: some hosts compute slowly for a while."""
 
 _UNTIMED = 2  # first steps, in which Keras traces the model and frameworks choose algorithms
 _UNTIMED_SHARE = 0.25  # of the seconds, after these: processor and memory get ready
@@ -80,23 +83,24 @@ def doubled(least: int, most: int) -> tuple[int, ...]:
 def speeds(
     batches: tuple[int, ...], measure: Callable[[int], float]
 ) -> Iterator[tuple[int, float]]:
-    """Yield each batch with its speed, up to the first that is hardly faster than the one before.
+    """Yield each batch with its speed, until two in a row are hardly faster than one before.
 
-    That one is measured twice, and the better speed counts: other programs only slow it down.
+    These are measured twice, and the better speed counts: other programs only slow them down.
 
     Args:
         batches: The batches, in order.
         measure: Returns the samples a second of a batch.
     """
-    before = 0.0
+    most, losses = 0.0, 0
     for batch in batches:
         speed = measure(batch)
-        if speed < LEAST_GAIN * before:
+        if speed < LEAST_GAIN * most:
             speed = max(speed, measure(batch))
         yield batch, speed
-        if speed < LEAST_GAIN * before:
+        losses = losses + 1 if speed < LEAST_GAIN * most else 0
+        if losses == LOSSES:
             return
-        before = speed
+        most = max(most, speed)
 
 
 def speed_of(work: Work, samples: Samples, batch: int) -> float:

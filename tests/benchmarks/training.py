@@ -141,6 +141,13 @@ def large_batches() -> list[Row]:
     ]
 
 
+def batch_size_found() -> list[Row]:
+    """Compare the batch that `auto_batch_size` finds with the fastest found by hand."""
+    found, best, ratio = digits.found_and_best_batch()
+    name = f"auto_batch_size, digits: speed of the batch found ({found}) / best by hand ({best})"
+    return [Row(name, f"{ratio:.2f}", ">= 0.9")]
+
+
 def hogwild() -> list[Row]:
     """Compare accuracy and speed of several threads with those of one."""
     found = digits.of_threads(_SEEDS)
@@ -185,6 +192,7 @@ ROWS: list[Callable[[], list[Row]]] = [
     accuracy_of_codistillation,
     kills_of_workers,
     large_batches,
+    batch_size_found,
     hogwild,
 ]
 

@@ -91,17 +91,19 @@ def test_batches_are_doubled_up_to_the_greatest(least, times):
     assert batches[-1] <= most < 2 * batches[-1]
 
 
-def test_doubling_ends_where_it_gains_less_than_a_tenth():
-    assert measured({1: [100.0], 2: [190.0], 4: [208.0, 200.0], 8: [0.0]}) == {
-        1: 100.0,
-        2: 190.0,
-        4: 208.0,
-    }
+def test_doubling_ends_where_it_gains_less_than_a_tenth_twice_in_a_row():
+    of = {1: [100.0], 2: [190.0], 4: [208.0, 200.0], 8: [200.0, 207.0], 16: [0.0]}
+    assert measured(of) == {1: 100.0, 2: 190.0, 4: 208.0, 8: 207.0}
+
+
+def test_doubling_goes_on_after_one_batch_that_is_slow():
+    of = {1: [100.0], 2: [95.0, 90.0], 4: [300.0], 8: [310.0, 0.0], 16: [600.0]}
+    assert measured(of) == {1: 100.0, 2: 95.0, 4: 300.0, 8: 310.0, 16: 600.0}
 
 
 def test_a_batch_that_seems_slow_is_measured_again():
-    found = measured({1: [100.0], 2: [90.0, 180.0], 4: [170.0, 175.0], 8: [0.0]})
-    assert found == {1: 100.0, 2: 180.0, 4: 175.0}
+    found = measured({1: [100.0], 2: [90.0, 180.0], 4: [170.0, 175.0], 8: [0.0, 1.0]})
+    assert found == {1: 100.0, 2: 180.0, 4: 175.0, 8: 1.0}
 
 
 def test_the_fastest_batch_may_be_smaller_than_the_largest():

@@ -1,9 +1,7 @@
 """The range of learning rates with which a model learns."""
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from sklearn.datasets import load_digits
 
 import experiment
@@ -17,6 +15,8 @@ def digits():
 
 
 def build(optimizer=None):
+    import keras
+
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [
@@ -32,6 +32,8 @@ def build(optimizer=None):
 
 def linear(optimizer):
     """Return a model with a weight, whose loss is its distance from 1, squared."""
+    import keras
+
     model = keras.Sequential(
         [keras.layers.Input((1,)), keras.layers.Dense(1, "linear", False, "zeros")]
     )
@@ -43,6 +45,8 @@ ONE = (np.ones((8, 1), "float32"), np.ones(8, "float32"))
 
 
 def test_a_model_learns_with_the_suggested_rate_and_diverges_above_the_range():
+    import keras
+
     curve = experiment.learning_rate_range(build, digits(), low=1e-3, high=100.0, steps=60)
     assert 0.01 < curve.suggestion < 3
     assert len(curve.losses) < 60  # it has diverged
@@ -60,17 +64,22 @@ def test_the_rates_grow_exponentially_and_each_loss_is_that_before_its_step():
     assert curve.losses == pytest.approx([distance**2 for distance in left])
 
 
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        lambda: keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 9)),
-        lambda: keras.optimizers.SGD(gradient_accumulation_steps=2),
-    ],
-    ids=["schedule", "accumulation"],
-)
-def test_any_optimizers_rate_is_replaced(optimizer):
+def with_schedule():
+    import keras
+
+    return keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 9))
+
+
+def with_accumulation():
+    import keras
+
+    return keras.optimizers.SGD(gradient_accumulation_steps=2)
+
+
+@pytest.mark.parametrize("make", [with_schedule, with_accumulation])
+def test_any_optimizers_rate_is_replaced(make):
     curve = experiment.learning_rate_range(
-        lambda: linear(optimizer()), ONE, low=0.001, high=0.1, steps=5
+        lambda: linear(make()), ONE, low=0.001, high=0.1, steps=5
     )
     assert curve.rates[0] == pytest.approx(0.001)
     assert curve.rates[-1] == pytest.approx(0.1)
@@ -78,6 +87,8 @@ def test_any_optimizers_rate_is_replaced(optimizer):
 
 @pytest.mark.parametrize("kind", ["dataset", "list"])
 def test_batches_start_again_at_their_end(kind):
+    import tensorflow as tf
+
     dataset = tf.data.Dataset.from_tensor_slices(ONE).batch(4)
     data = dataset if kind == "dataset" else list(dataset)
     curve = experiment.learning_rate_range(lambda: linear("sgd"), data, high=0.1, steps=7)
@@ -120,10 +131,16 @@ def test_its_plot_has_the_curve_and_the_suggestion(monkeypatch):
         pyplot.close(axes.figure)
 
 
+def make_uncompiled():
+    import keras
+
+    return keras.Sequential()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"build": keras.Sequential}, "^build: expected a function that returns a comp"),
+        ({"build": make_uncompiled}, "^build: expected a function that returns a comp"),
         ({"build": None}, "^build: "),
         ({"data": 3}, r"^data: expected a tuple \(x, y\)"),
         ({"low": 0.0}, "^low: expected a learning rate above 0, got"),

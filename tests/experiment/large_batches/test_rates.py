@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,14 +14,22 @@ from search.errors import InvalidArgument
 from tests.properties import examples
 
 SCHEDULES = {
-    "constant": 0.1,
-    "cosine": keras.optimizers.schedules.CosineDecay(0.1, 100),
-    "pieces": keras.optimizers.schedules.PiecewiseConstantDecay([3, 9], [0.1, 0.01, 0.001]),
-    "exponential": keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5, staircase=True),
+    "constant": lambda: 0.1,
+    "cosine": lambda: schedules().CosineDecay(0.1, 100),
+    "pieces": lambda: schedules().PiecewiseConstantDecay([3, 9], [0.1, 0.01, 0.001]),
+    "exponential": lambda: schedules().ExponentialDecay(0.1, 10, 0.5, staircase=True),
 }
 
 
+def schedules():
+    import keras
+
+    return keras.optimizers.schedules
+
+
 def rates(schedule, steps):
+    import keras
+
     return [float(schedule(keras.ops.convert_to_tensor(step, "int64"))) for step in range(steps)]
 
 
@@ -68,7 +75,7 @@ def test_the_rate_rises_to_the_schedule_in_equal_steps():
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_any_schedule_begins_after_the_warm_up(name):
-    schedule = SCHEDULES[name]
+    schedule = SCHEDULES[name]()
     found = rates(experiment.warmed_up(schedule, 5), 30)
     plain = [schedule] * 25 if isinstance(schedule, float) else rates(schedule, 25)
     assert found[:5] == pytest.approx([plain[0] * step / 5 for step in range(5)])
@@ -76,12 +83,16 @@ def test_any_schedule_begins_after_the_warm_up(name):
 
 
 def test_it_warms_up_as_keras_own_schedule_with_a_warm_up():
+    import keras
+
     keras_own = keras.optimizers.schedules.CosineDecay(0.0, 20, warmup_target=0.3, warmup_steps=6)
     ours = experiment.warmed_up(keras.optimizers.schedules.CosineDecay(0.3, 20), 6)
     assert rates(ours, 30) == pytest.approx(rates(keras_own, 30), abs=1e-6)
 
 
 def test_an_optimizer_trains_by_it():
+    import keras
+
     optimizer = keras.optimizers.SGD(experiment.warmed_up(1.0, 4))
     weight = keras.Variable(0.0)
     for _ in range(5):  # steps of 0, 1/4, 2/4, 3/4, 1
@@ -91,7 +102,9 @@ def test_an_optimizer_trains_by_it():
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_its_configuration_makes_an_equal_schedule(name):
-    schedule = experiment.warmed_up(SCHEDULES[name], 5, start=0.01)
+    import keras
+
+    schedule = experiment.warmed_up(SCHEDULES[name](), 5, start=0.01)
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
     assert rates(again, 20) == rates(schedule, 20)
 
@@ -106,6 +119,8 @@ print(f"{{float(rate):.3f}}")
 
 @pytest.mark.parametrize("order", [("experiment", "keras"), ("keras", "experiment")], ids=str)
 def test_a_saved_model_loads_in_a_process_that_imports_experiment(tmp_path, order):
+    import keras
+
     model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
     after = keras.optimizers.schedules.CosineDecay(0.4, 100)
     model.compile(keras.optimizers.SGD(experiment.warmed_up(after, 4)), "mse")

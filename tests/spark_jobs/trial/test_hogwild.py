@@ -5,7 +5,6 @@ import threading
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,6 +110,8 @@ def test_the_threads_are_as_many_as_the_cores_of_the_slot(tmp_path):
 
 
 def test_threads_train_one_model():
+    import tensorflow as tf
+
     generator = np.random.default_rng(0)
     x = generator.normal(size=(4096, 4)).astype("float32")
     truth = np.array([1.0, -2.0, 3.0, 0.5], "float32")

@@ -1,9 +1,7 @@
 """The precision in which Keras computes in a trial."""
 
 import cloudpickle
-import keras
 import pytest
-import tensorflow as tf
 
 from search.errors import InvalidArgument
 from search.trial import Trial
@@ -16,6 +14,8 @@ XEON = "processor\t: 0\nflags\t\t: fpu sse2 avx512f {}\nbugs\t\t: spectre_v1\n"
 
 
 def policy():
+    import keras
+
     return keras.config.dtype_policy().name
 
 
@@ -53,6 +53,8 @@ def test_the_policy_is_restored_after_an_error():
 
 
 def test_float16_needs_a_gpu(monkeypatch):
+    import tensorflow as tf
+
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     before = policy()
     refused = r"^precision: expected 'mixed_bfloat16' or None for a trial that has no GPU, got 'mi"
@@ -78,6 +80,8 @@ def test_a_trial_calls_its_function_in_its_precision(tmp_path):
 
 
 def test_a_trial_without_a_gpu_fails_with_a_sentence(tmp_path, monkeypatch):
+    import tensorflow as tf
+
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     half = program(precision="mixed_float16")
     outcome = evaluate(half, Attempt(Trial(0, {"x": 1.0})), tmp_path)
