@@ -5,6 +5,7 @@
     experiment.launch(spark, train, {"learning_rate": [0.001, 0.01], "dropout": [0.5, 0.6]})
     experiment.evolutionary_search(spark, train, {"learning_rate": [0.005, 0.00005]})
     experiment.distributed_training(spark, train, params, workers=4)    # one, on several slots
+    experiment.plan_training(spark, train, params)      # how many slots pay for it
     experiment.submit(experiment.launch, spark, train, ...)     # in the background
     experiment.plan(experiment.launch, spark, train, ...)       # its demand on the cluster
     experiment.warm_up(spark, train)                            # imports before the first search
@@ -22,17 +23,15 @@ Inside a train function: `experiment.report()`, `logdir()`, `checkpoint_dir()`, 
 `rank()`, `world_size()`, `shard()`, `all_reduce()`, `broadcast()` and `barrier()`, too.
 """
 
-import contextlib
 import importlib
 import typing
 
+import wrapt
+
 from experiment.version import __version__ as __version__
 
-with contextlib.suppress(ImportError):  # see `__getattr__`: nothing here may fail
-    import wrapt
-
-    # Keras loads a saved model only if it knows the classes in it, without a public name in use.
-    wrapt.register_post_import_hook("experiment.large_batches.schedules:register", "keras")
+# Keras loads a saved model only if it knows the classes in it, without a public name in use.
+wrapt.register_post_import_hook("experiment.large_batches.schedules:register", "keras")
 
 if typing.TYPE_CHECKING:
     from experiment.public import *  # noqa: F403

@@ -31,6 +31,8 @@ class _Measured(BaseException):
 class FirstSteps:
     """A train function that measures the first steps of another one's `model.fit`, and then ends.
 
+    A `fit` with too few steps to tell is passed over.
+
     It returns, by name: 'step_seconds', 'gradient_bytes', and 'batch_size' and 'learning_rate' if
     they are known.
 
@@ -88,11 +90,12 @@ def _measuring_fit(keras: Any, steps: int, found: dict[str, float]) -> Callable[
         def __init__(self) -> None:
             super().__init__()
             self.ends: list[tuple[float, int]] = []
+            self.rate: float | None = None
 
         def on_train_begin(self, logs: Any = None) -> None:
             rate = getattr(self.model.optimizer, "learning_rate", None)
             if rate is not None:
-                found["learning_rate"] = float(keras.ops.convert_to_numpy(rate))
+                self.rate = float(keras.ops.convert_to_numpy(rate))
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             for value in (logs or {}).values():
@@ -107,14 +110,20 @@ def _measuring_fit(keras: Any, steps: int, found: dict[str, float]) -> Callable[
         given.arguments["callbacks"] = [*_listed(given.arguments.get("callbacks")), clock]
         batch = _batch_size(keras, given.arguments.get("x"), given.arguments.get("batch_size"))
         try:
-            return original(*given.args, **given.kwargs)
-        finally:
-            seconds = step_seconds(clock.ends)
-            if seconds is not None:
-                found["step_seconds"] = seconds
-                found["gradient_bytes"] = _bytes_of(model.trainable_variables)
-                if batch is not None:
-                    found["batch_size"] = batch
+            history = original(*given.args, **given.kwargs)
+        except _Measured:
+            history = None
+        seconds = step_seconds(clock.ends)
+        if seconds is None:
+            return history
+        known = {
+            "step_seconds": seconds,
+            "gradient_bytes": _bytes_of(model.trainable_variables),
+            "batch_size": batch,
+            "learning_rate": clock.rate,
+        }
+        found.update({name: value for name, value in known.items() if value is not None})
+        raise _Measured
 
     return fit
 

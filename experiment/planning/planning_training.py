@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from experiment.planning.measured_steps import FEWEST_STEPS, FirstSteps, seconds_of_exchange
+from experiment.planning.plan import plan
 from experiment.planning.training_plan import Exchange, TrainingPlan, training_plan
 from experiment.setup.function.train_function import check_arguments
 from experiment.setup.keywords import MeasuringKeywords, takes_settings
@@ -51,7 +52,8 @@ def plan_training(
         with the workers, and the number that pays.
 
     Raises:
-        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        InvalidArgument: An argument is invalid, or the session cannot run two workers; raised
+            before any training starts.
         SearchFailed: The training failed, or calls no `model.fit` with at least 5 batches in an
             epoch.
     """
@@ -62,6 +64,9 @@ def plan_training(
         raise InvalidArgument("strategy", "experiment.Mirrored(...) or None", shown(strategy))
     check_arguments(train, params or ())
     shared: dict[str, Any] = {**settings, "strategy": chosen, "direction": "min"}
+    exchange: dict[str, Any] = {"workers": 2, "optimization_key": "gradients", **shared}
+    if numbers[-1] > 1:  # what forbids the second trial is said before the first
+        plan(distributed_training, spark, seconds_of_exchange, {"gradient_bytes": 1}, **exchange)
     found = distributed_training(
         spark,
         FirstSteps(train, plain(steps)),
@@ -71,22 +76,16 @@ def plan_training(
         **shared,
     ).metrics
     gradient_bytes = int(found["gradient_bytes"])
-    exchange = None
+    of_two = None
     if numbers[-1] > 1:
-        between_two = distributed_training(
-            spark,
-            seconds_of_exchange,
-            {"gradient_bytes": gradient_bytes},
-            workers=2,
-            optimization_key="gradients",
-            **shared,
-        ).metrics
-        exchange = Exchange(nothing=between_two["nothing"], gradients=between_two["gradients"])
+        sizes = {"gradient_bytes": gradient_bytes}
+        exchanged = distributed_training(spark, seconds_of_exchange, sizes, **exchange).metrics
+        of_two = Exchange(nothing=exchanged["nothing"], gradients=exchanged["gradients"])
     return training_plan(
         numbers,
         step_seconds=found["step_seconds"],
         gradient_bytes=gradient_bytes,
-        exchange=exchange,
+        exchange=of_two,
         batch_size=int(found["batch_size"]) if "batch_size" in found else None,
         learning_rate=found.get("learning_rate"),
     )

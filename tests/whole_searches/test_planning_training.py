@@ -6,6 +6,7 @@ import pytest
 
 import experiment
 from experiment.results.result import SearchFailed
+from search.errors import InvalidArgument
 
 MIRRORED = experiment.Mirrored(unprotected=True)
 
@@ -49,6 +50,23 @@ def test_a_training_is_measured_and_ends_after_its_first_steps(sparks, tmp_path,
     assert plan.speeds[1].step_seconds == pytest.approx(
         plan.step_seconds / 2 + plan.exchange.seconds(2)
     )
+
+
+def must_not_run():
+    raise AssertionError("the training began")
+
+
+@pytest.mark.parametrize(
+    ("master", "strategy", "refused"),
+    [("local[2]", None, "strategy: "), ("local[1]", MIRRORED, "workers: ")],
+)
+def test_what_forbids_two_workers_is_said_before_the_training(
+    sparks, tmp_path, master, strategy, refused
+):
+    with pytest.raises(InvalidArgument, match=f"^{refused}"):
+        experiment.plan_training(
+            sparks.get(master), must_not_run, strategy=strategy, logdir=tmp_path, verbose=0
+        )
 
 
 def test_a_training_with_too_few_batches_fails_with_a_reason(sparks, tmp_path):
