@@ -98,7 +98,8 @@ class Settings(_Begun):
         retry_on: Kinds of failures that are retried, see `experiment.Failure`: by default a lost
             executor and the machine's faults; you may add 'user error', 'exit', 'time', 'memory',
             'gpu memory' and 'invalid value'.
-        seed: The seed that makes a search repeatable; also seeds `random` and numpy in each trial.
+        seed: The seed that makes a search repeatable; also seeds `random` and numpy in each trial,
+            and anew in each of its repeats.
         isolation: 'process' forks a process per trial, 'spawn' starts a fresh interpreter per
             trial, whose imports count towards its time, 'none' runs trials in the slot's own
             process, where nothing can end them.

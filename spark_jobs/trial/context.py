@@ -87,6 +87,7 @@ class TrialContext:
         ends_itself: Whether the train function has asked for that number.
         repeats: The number of calls of the train function.
         repeat: The number of this call, from 0.
+        seed: The search's seed; None leaves the random numbers to chance.
         first_step: The step at which the curves of this call begin.
         next_step: The step after the last one of its curves.
         reporting: Held while a report is taken: threads and signal handlers may report, too.
@@ -114,6 +115,7 @@ class TrialContext:
     ends_itself: bool = False
     repeats: int = 1
     repeat: int = 0
+    seed: int | None = None
     first_step: int = 0
     next_step: int = 0
     reporting: threading.RLock = dataclasses.field(default_factory=threading.RLock)

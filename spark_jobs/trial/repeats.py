@@ -16,6 +16,7 @@ from spark_jobs.messages import ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import CHECKPOINT
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.trial import context
+from spark_jobs.trial.random_numbers import seed_repeat
 
 _DONE = "repeats.json"
 """The file of the calls that were made, beside the checkpoints of each."""
@@ -56,6 +57,7 @@ def outcome_of(
         _report(running, number, outcome)
     for number in range(len(calls), running.repeats):
         context.begin_repeat(running, number)
+        seed_repeat(running.seed, running.trial, number)
         returned = _returned(running, call)
         if not running.rank:
             outcomes.append(read(returned))

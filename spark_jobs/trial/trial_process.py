@@ -13,7 +13,6 @@ import io
 import math
 import os
 import pickle
-import random
 import signal
 import sys
 import time
@@ -44,6 +43,7 @@ from spark_jobs.trial.objective import (
     objective_of,
 )
 from spark_jobs.trial.precision import Precision, computing_in
+from spark_jobs.trial.random_numbers import seed_random_numbers
 from spark_jobs.trial.repeats import outcome_of
 
 _PR_SET_PDEATHSIG = 1
@@ -149,6 +149,7 @@ def evaluate(
         cores=program.cores,
         max_steps=trial.max_steps,
         repeats=program.repeats,
+        seed=program.seed,
     )
     try:
         share = limited(program.gpu_share)
@@ -329,15 +330,6 @@ def perform(
     if os.getpid() != owner:
         os._exit(0)  # a fork of user code returned here: not the trial
     link.close(encode(fit(outcome)))
-
-
-def seed_random_numbers(seed: int | None, trial: int) -> None:
-    """Seed `random` and numpy for this trial; otherwise forked children share one state."""
-    state = random.SystemRandom().getrandbits(32) if seed is None else (seed * 1_000_003 + trial)
-    random.seed(state)
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(state % 2**32)
 
 
 def print_lines() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from search.trial import Outcome, Trial
 from spark_jobs.messages import Attempt
 from spark_jobs.trial.context import TrialContext, entered
 from spark_jobs.trial.link import NoLink
+from spark_jobs.trial.random_numbers import seed_random_numbers
 from spark_jobs.trial.repeats import outcome_of
 from spark_jobs.trial.trial_process import Program, evaluate
+from tests.search.adapters.spaces import global_random_numbers
 from tests.spark_jobs.trial.events.test_event_file import scalars
 
 
@@ -137,6 +140,66 @@ def test_the_next_attempt_makes_the_calls_that_were_not_made(tmp_path):
     assert running.link.reports == [(n, {"metric": 1.0 + n}) for n in range(4)]
     curve = scalars(tmp_path / "second")["loss"]
     assert [step for step, _ in curve] == list(range(6, 12))
+
+
+def drawing_attempt(folder, drawn, seed, lost_in=None):
+    """Draw random numbers in each call of an attempt, whose process is seeded as for any trial."""
+    running = TrialContext(params={}, folder=folder, repeats=3, seed=seed)
+
+    def train():
+        number = experiment.repeat()
+        if number == lost_in:
+            raise Lost
+        drawn[number] = random.random(), numpy.random.random()
+        return 1.0
+
+    with global_random_numbers(0), entered(running):
+        seed_random_numbers(7, running.trial)
+        outcome_of(running, train, lambda x: Outcome(0, "finished", x, "metric"))
+
+
+def test_a_repeat_draws_the_same_numbers_in_every_attempt_and_others_than_its_siblings(tmp_path):
+    whole, parts = {}, {}
+    drawing_attempt(tmp_path / "whole", whole, seed=7)
+    with pytest.raises(Lost):
+        drawing_attempt(tmp_path / "parts", parts, seed=7, lost_in=2)
+    drawing_attempt(tmp_path / "parts", parts, seed=7)
+    assert parts == whole
+    assert len(set(whole.values())) == 3
+
+
+def test_the_first_repeat_draws_the_numbers_of_a_trial_without_repeats(tmp_path):
+    drawn = {}
+    drawing_attempt(tmp_path, drawn, seed=7)
+    with global_random_numbers(0):
+        seed_random_numbers(7, 0)
+        assert drawn[0] == (random.random(), numpy.random.random())
+
+
+def test_without_a_seed_a_repeat_goes_on_with_the_numbers_of_the_one_before(tmp_path):
+    drawn = {}
+    drawing_attempt(tmp_path, drawn, seed=None)
+    with global_random_numbers(0):
+        seed_random_numbers(7, 0)
+        assert list(drawn.values()) == [(random.random(), numpy.random.random()) for _ in range(3)]
+
+
+def test_the_seed_of_the_search_reaches_the_repeats(tmp_path):
+    def train(x):
+        return random.random()
+
+    values = []
+    for before in (1, 2):
+        with global_random_numbers(before):
+            program = Program(
+                function=cloudpickle.dumps(train), key=None, direction="max", repeats=2, seed=7
+            )
+            link = Recorded()
+            evaluate(program, Attempt(Trial(0, {"x": 1.0})), tmp_path / str(before), link)
+            values.append([metrics["metric"] for _, metrics in link.reports])
+    (first, second), (other_first, other_second) = values
+    assert first != other_first  # the process of a trial seeds it
+    assert second == other_second
 
 
 def test_an_attempt_after_the_last_call_makes_none(tmp_path):
