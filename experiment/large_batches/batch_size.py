@@ -17,7 +17,7 @@ import cloudpickle
 import msgspec
 
 from experiment.large_batches import measuring
-from experiment.large_batches.measuring import Problem, Speed, Work, doubled
+from experiment.large_batches.measuring import Done, Problem, Speed, Work, doubled
 from experiment.large_batches.samples import Samples
 from search.checks import check_integer, check_number
 from search.errors import InvalidArgument, shown
@@ -191,15 +191,18 @@ def _measuring(work: Work) -> Iterator[Iterator[Speed | Problem]]:
 
         def said() -> Iterator[Speed | Problem]:
             for line in lines:
-                yield msgspec.json.decode(line, type=Speed | Problem)
-            if code := process.wait():
-                yield _death(code, log, out_of_memory.oom_kills(kills_file) - kills)
+                message = msgspec.json.decode(line, type=Speed | Problem | Done)
+                if isinstance(message, Done):
+                    return
+                yield message
+            code = process.wait()  # build() may have ended it, with 0, too
+            yield _death(code, log, out_of_memory.oom_kills(kills_file) - kills)
 
         yield said()
 
 
 def _death(code: int, log: IO[bytes], kills: int) -> Problem:
-    """Return the problem of a process that has ended without an error of Python."""
+    """Return the problem of a process that has ended without its last message."""
     log.seek(0)
     text = log.read().decode("utf-8", "replace")
     words = " ".join(text.split())[-_LAST_WORDS:]

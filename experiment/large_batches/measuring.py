@@ -56,6 +56,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, tag="problem"):
     error: str
 
 
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """All batches were measured, or more of them would not be faster: the last message."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """The batches to measure, pickled for the process.
@@ -157,7 +161,7 @@ def speed_of(work: Work, samples: Samples, batch: int) -> float:
 
 
 def main(payload: int, results: int, parent: int) -> None:
-    """Measure the batches, and write a line of JSON for each.
+    """Measure the batches, and write a line of JSON for each, and for how it ends.
 
     Args:
         payload: A descriptor with the pickled `Work`, of the parent.
@@ -174,6 +178,7 @@ def main(payload: int, results: int, parent: int) -> None:
             for batch, speed in speeds(work.batches, lambda b: speed_of(work, samples, b)):
                 said = Speed(batch=batch, samples_per_second=speed)
                 lines.write(msgspec.json.encode(said) + b"\n")
+            lines.write(msgspec.json.encode(Done()) + b"\n")
         except Exception as error:
             traceback.print_exc()
             text = " ".join(f"{type(error).__name__}: {error}".split())[:2000]

@@ -1,8 +1,10 @@
 """The batch size that a model trains fastest with."""
 
+import functools
 import itertools
 import os
 import resource
+import sys
 import threading
 from pathlib import Path
 
@@ -154,6 +156,25 @@ def test_an_error_in_the_process_is_named_and_its_precision_is_that_of_this_one(
 def test_a_process_that_crashes_is_named_with_its_signal():
     with pytest.raises(InvalidArgument, match=r"its process ended by signal 6 \(SIGABRT\)"):
         experiment.auto_batch_size(Unpickled(os.abort), DATA)
+
+
+@pytest.mark.parametrize("end", [sys.exit, functools.partial(os._exit, 0)])
+def test_a_process_that_ends_by_itself_has_measured_nothing(end):
+    with pytest.raises(InvalidArgument, match="^build: .* its process ended by exit code 0"):
+        experiment.auto_batch_size(Unpickled(end), DATA)
+
+
+def build_once():
+    """Return a model in the first call, and end the process in the second."""
+    if "BUILT_ONCE" in os.environ:
+        sys.exit()
+    os.environ["BUILT_ONCE"] = "yes"
+    return build()
+
+
+def test_a_process_that_ends_by_itself_after_a_batch_has_found_no_limit():
+    with pytest.raises(InvalidArgument, match="trains with batches of 16, got its process ended"):
+        experiment.auto_batch_size(build_once, DATA, least=8, seconds=0.01)
 
 
 def test_a_model_for_which_there_is_no_memory_at_all_is_refused():
