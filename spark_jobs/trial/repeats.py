@@ -76,7 +76,7 @@ def _calls_before(running: context.TrialContext) -> list[_Call]:
     calls: list[_Call] = []
     # Without the file, or with one that another program wrote, all calls are made.
     with contextlib.suppress(OSError, ProtocolError):
-        calls = decode(_file(running).read_bytes(), list[_Call])
+        calls = decode(_file(running).read_bytes(), list[_Call], largest=None)
     # The checkpoints may be those of the trial that this one resumes from.
     calls = [made for made in calls if made.outcome.trial == running.trial]
     number = min(len(calls), running.repeats)

@@ -13,7 +13,7 @@ import pytest
 
 import experiment
 from search.trial import Outcome, Trial
-from spark_jobs.messages import Attempt
+from spark_jobs.messages import LARGEST_MESSAGE, Attempt
 from spark_jobs.trial.context import TrialContext, entered
 from spark_jobs.trial.link import NoLink
 from spark_jobs.trial.random_numbers import seed_random_numbers
@@ -207,6 +207,27 @@ def test_an_attempt_after_the_last_call_makes_none(tmp_path):
     calls = []
     running, outcome = attempt(tmp_path, calls=calls)
     assert (calls, outcome.value, running.step) == ([], 2.5, 3)
+
+
+def test_calls_are_kept_though_they_are_longer_than_a_message(tmp_path):
+    def attempt(calls, lost_in=None):
+        running = TrialContext(params={}, folder=tmp_path, repeats=3)
+
+        def read(number):
+            return Outcome(0, "finished", 1.0, "metric", metrics={"x" * LARGEST_MESSAGE: 1.0})
+
+        def train():
+            if running.repeat == lost_in:
+                raise Lost
+            calls.append(running.repeat)
+
+        return outcome_of(running, train, read)
+
+    calls = []
+    with pytest.raises(Lost):
+        attempt(calls, lost_in=2)
+    attempt(calls)
+    assert calls == [0, 1, 2]
 
 
 def test_the_calls_of_the_trial_that_it_resumes_from_do_not_count(tmp_path):
