@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -21,7 +22,8 @@ from experiment.large_batches.measuring import Done, Problem, Speed, Work, doubl
 from experiment.large_batches.samples import Samples
 from search.checks import check_integer, check_number
 from search.errors import InvalidArgument, shown
-from spark_jobs.trial import out_of_memory
+from spark_jobs.trial import context, out_of_memory
+from spark_jobs.trial.gpu_share import GpuShare
 
 Limit = Literal["memory", "gpu memory", "speed", "most"]
 
@@ -88,8 +90,9 @@ def auto_batch_size(
     It ends where twice the batch does not fit into memory, or where two doublings in a row make
     the training less than 10 % faster. The model is trained by `model.fit` in a process of its own,
     which may die of memory; it imports Keras, which takes some seconds, and has this process'
-    environment, dtype policy and GPUs: a framework that has taken all memory of a GPU in this
-    process leaves it none. Batches are those of one worker.
+    environment, dtype policy and GPUs. Where trials share a GPU (`trials_per_gpu`), it may take as
+    much memory of it as the trial. A framework that has taken all memory of a GPU in this process
+    leaves it none. Batches are those of one worker.
 
     Args:
         build: Returns a compiled model of Keras; called for each batch, in the other process.
@@ -124,7 +127,8 @@ def auto_batch_size(
         policy=_policy(),
     )
     found: dict[int, float] = {}
-    with _measuring(work) as said:
+    trial = context.current()
+    with _measuring(work, None if trial is None else trial.gpu_share) as said:
         for message in said:
             if isinstance(message, Problem):
                 return _ended(found, message, least)
@@ -154,10 +158,16 @@ def _policy() -> str | None:
 
 
 @contextlib.contextmanager
-def _measuring(work: Work) -> Iterator[Iterator[Speed | Problem]]:
-    """Start the process; yield an iterator over its messages. It does not outlive the block."""
+def _measuring(work: Work, share: GpuShare | None) -> Iterator[Iterator[Speed | Problem]]:
+    """Start the process; yield an iterator over its messages. It does not outlive the block.
+
+    Args:
+        work: The batches to measure.
+        share: The share of a GPU's memory that the process may take; None for all of it.
+    """
     with contextlib.ExitStack() as stack:
         payload = stack.enter_context(os.fdopen(os.memfd_create("batch-size"), "w+b"))
+        pickle.dump(share, payload)
         try:
             cloudpickle.dump(work, payload)
         except Exception as error:

@@ -20,6 +20,7 @@ import msgspec
 
 from experiment.large_batches.samples import Samples
 from spark_jobs.trial import out_of_memory
+from spark_jobs.trial.gpu_share import limited
 from spark_jobs.trial.trial_process import die_with_parent
 
 LEAST_GAIN = 1.1
@@ -164,7 +165,8 @@ def main(payload: int, results: int, parent: int) -> None:
     """Measure the batches, and write a line of JSON for each, and for how it ends.
 
     Args:
-        payload: A descriptor with the pickled `Work`, of the parent.
+        payload: A descriptor of the parent, with its share of a GPU, which may be None, and the
+            `Work`, each pickled.
         results: A pipe to it.
         parent: Its process id.
     """
@@ -172,12 +174,12 @@ def main(payload: int, results: int, parent: int) -> None:
     out_of_memory.be_first_to_be_killed()
     with os.fdopen(results, "wb", buffering=0) as lines, out_of_memory.reserve():
         try:
-            with os.fdopen(payload, "rb") as file:
-                work = pickle.load(file)
-            samples = Samples(work.data)
-            for batch, speed in speeds(work.batches, lambda b: speed_of(work, samples, b)):
-                said = Speed(batch=batch, samples_per_second=speed)
-                lines.write(msgspec.json.encode(said) + b"\n")
+            with os.fdopen(payload, "rb") as file, limited(pickle.load(file)):
+                work = pickle.load(file)  # which may start a GPU: the limit comes first
+                samples = Samples(work.data)
+                for batch, speed in speeds(work.batches, lambda b: speed_of(work, samples, b)):
+                    said = Speed(batch=batch, samples_per_second=speed)
+                    lines.write(msgspec.json.encode(said) + b"\n")
             lines.write(msgspec.json.encode(Done()) + b"\n")
         except Exception as error:
             traceback.print_exc()

@@ -26,6 +26,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.storage.local_files import make_folder
 from spark_jobs.strategies.sharding import part_of
+from spark_jobs.trial.gpu_share import GpuShare
 from spark_jobs.trial.link import Link, NoLink
 from spark_jobs.trial.objective import UnusableReturn, number
 
@@ -83,6 +84,7 @@ class TrialContext:
         communicator: The connections to the other workers; None with one worker.
         divides_data: Whether their strategy divides the data.
         cores: The number of cores of its slot.
+        gpu_share: The share of its GPU's memory that it may take; None for all of it.
         max_steps: The number of steps after which it ends; None for any number.
         ends_itself: Whether the train function has asked for that number.
         repeats: The number of calls of the train function.
@@ -111,6 +113,7 @@ class TrialContext:
     communicator: Communicator | None = None
     divides_data: bool = False
     cores: int = 1
+    gpu_share: GpuShare | None = None
     max_steps: int | None = None
     ends_itself: bool = False
     repeats: int = 1

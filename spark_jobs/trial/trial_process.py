@@ -147,6 +147,7 @@ def evaluate(
         workers=attempt.workers,
         divides_data=program.strategy is not None and program.strategy.divides_data,
         cores=program.cores,
+        gpu_share=program.gpu_share,
         max_steps=trial.max_steps,
         repeats=program.repeats,
         seed=program.seed,

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import os
+import re
 import resource
 import sys
 import threading
@@ -17,6 +18,8 @@ import experiment
 from experiment.large_batches.batch_size import BatchSize
 from experiment.large_batches.measuring import doubled, speeds
 from search.errors import InvalidArgument
+from spark_jobs.trial.context import TrialContext, entered
+from spark_jobs.trial.gpu_share import GpuShare
 from tests.properties import examples
 
 DATA = (np.ones((64, 8), "float32"), np.zeros(64, "float32"))
@@ -75,6 +78,12 @@ class Unpickled:
 
 def exhaust():
     raise MemoryError("no room")
+
+
+def name_limits():
+    import torch
+
+    raise ValueError(f"the limits {torch.limits}")
 
 
 def measured(of):
@@ -156,6 +165,27 @@ def test_an_error_in_the_process_is_named_and_its_precision_is_that_of_this_one(
 def test_a_process_that_crashes_is_named_with_its_signal():
     with pytest.raises(InvalidArgument, match=r"its process ended by signal 6 \(SIGABRT\)"):
         experiment.auto_batch_size(Unpickled(os.abort), DATA)
+
+
+@pytest.mark.parametrize(("share", "limits"), [(GpuShare(0.45), [0.45]), (None, [])])
+def test_the_process_has_the_share_of_a_gpu_of_the_trial(tmp_path, monkeypatch, share, limits):
+    (tmp_path / "torch.py").write_text(
+        "from types import SimpleNamespace\n"
+        "limits = []\n"
+        "cuda = SimpleNamespace(is_available=lambda: True,\n"
+        "    set_per_process_memory_fraction=limits.append)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def measure():
+        expected = re.escape(f"ValueError: the limits {limits}")
+        with pytest.raises(InvalidArgument, match=expected):
+            experiment.auto_batch_size(Unpickled(name_limits), DATA)
+
+    if share is None:
+        measure()  # outside of a trial
+    with entered(TrialContext(params={}, folder=tmp_path, gpu_share=share)):
+        measure()
 
 
 @pytest.mark.parametrize("end", [sys.exit, functools.partial(os._exit, 0)])

@@ -1,10 +1,15 @@
 import sys
 from types import ModuleType, SimpleNamespace
 
+import cloudpickle
 import pytest
 
+from search.trial import Trial
+from spark_jobs.messages import Attempt
 from spark_jobs.slot.gpus.devices import gpu_share
+from spark_jobs.trial.context import current
 from spark_jobs.trial.gpu_share import GpuShare, limited
+from spark_jobs.trial.trial_process import Program, evaluate
 
 GIB = 1 << 30
 
@@ -110,6 +115,12 @@ def test_without_a_share_no_framework_is_touched(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow(calls))
     with limited(None):
         assert calls == []
+
+
+def test_a_trial_knows_its_share_to_pass_it_on_to_its_processes(tmp_path):
+    function = cloudpickle.dumps(lambda: current().gpu_share.fraction)
+    program = Program(function=function, key=None, direction="max", gpu_share=GpuShare(0.225))
+    assert evaluate(program, Attempt(Trial(0, {})), tmp_path).value == 0.225
 
 
 def test_a_limit_that_cannot_be_set_is_logged_and_fails_no_trial(monkeypatch, capsys):
