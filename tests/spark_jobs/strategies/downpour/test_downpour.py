@@ -109,3 +109,15 @@ def test_a_checkpoint_that_a_callback_restores_counts_once(gangs):
 @pytest.mark.contract
 def test_a_training_that_has_ended_takes_no_memory(gangs):
     assert gangs.values(functions.no_longer_kept, 2) == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_optimizers_that_average_their_weights_are_refused(gangs):
+    message = (
+        "optimizer: expected one with use_ema=False, for 'downpour', got 'SGD' with use_ema=True; "
+        "leave use_ema out: at the end of fit Keras sets the weights to their moving average "
+        "before a worker sends its last change, so the shared weights would go back by every "
+        "worker's lag"
+    )
+    assert gangs.values(functions.refused, 2) == [[message] * 2] * 2

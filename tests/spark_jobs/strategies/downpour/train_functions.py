@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from search.errors import InvalidArgument
 from spark_jobs.strategies.settings import Downpour
 from spark_jobs.strategies.sharding import part_of
 from tests.spark_jobs.strategies.gang import Worker
@@ -197,3 +198,21 @@ def no_longer_kept(worker: Worker) -> int:
         for _ in range(2):
             build().fit(x, y, batch_size=BATCH, verbose=0)
         return len(communicator._home._chunks)
+
+
+def refused(worker: Worker) -> list[str]:
+    """Return why optimizers that average their weights are refused, one of them in another."""
+    import keras
+
+    x, y = digits(worker)
+    averaging = keras.optimizers.SGD(0.1, use_ema=True)
+    found = []
+    with worker.connected(Downpour()):
+        for optimizer in (averaging, keras.optimizers.LossScaleOptimizer(averaging)):
+            model = build()
+            model.optimizer = optimizer
+            try:
+                model.fit(x, y, batch_size=BATCH, verbose=0)
+            except InvalidArgument as error:
+                found.append(str(error))
+    return found
