@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from search.errors import InvalidArgument, shown
 from spark_jobs.strategies.codistillation.cross_entropy import cross_entropy_of
 from spark_jobs.strategies.codistillation.teachers import Teachers
 from spark_jobs.strategies.fits import changed_fit
@@ -33,6 +34,7 @@ def codistillation(
 
     @contextlib.contextmanager
     def around(keras: Any, model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
+        check_backend(keras.backend.backend())
         teachers = Teachers(
             keras,
             settings,
@@ -44,6 +46,24 @@ def codistillation(
             yield [_exchange(keras, settings, teachers)], []
 
     return changed_fit("codistillation", communicator, around)
+
+
+def check_backend(backend: str) -> None:
+    """Refuse backends for which the teachers' weights are constants of the compiled loss.
+
+    Args:
+        backend: The name of Keras' backend.
+
+    Raises:
+        InvalidArgument: It is not 'tensorflow'.
+    """
+    if backend != "tensorflow":
+        hint = (
+            "set KERAS_BACKEND=tensorflow before Keras is imported: other backends compile the "
+            "loss with the weights that the other workers' models have at first"
+        )
+        expected = "'tensorflow', for 'codistillation'"
+        raise InvalidArgument("KERAS_BACKEND", expected, shown(backend), hint)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
+from search.errors import InvalidArgument
+from spark_jobs.strategies.codistillation.codistillation import check_backend
 from tests.spark_jobs.strategies.codistillation import train_functions as functions
 from tests.spark_jobs.strategies.codistillation.train_functions import (
     CLASSES,
@@ -52,3 +54,14 @@ def test_other_losses_are_refused(gangs):
             "loss: expected one categorical or binary cross-entropy of keras.losses, for "
             "'codistillation', got 'mse'; compile the model with one"
         )
+
+
+def test_other_backends_of_keras_are_refused():
+    check_backend("tensorflow")
+    with pytest.raises(InvalidArgument) as raised:
+        check_backend("jax")
+    assert str(raised.value) == (
+        "KERAS_BACKEND: expected 'tensorflow', for 'codistillation', got 'jax'; set "
+        "KERAS_BACKEND=tensorflow before Keras is imported: other backends compile the loss with "
+        "the weights that the other workers' models have at first"
+    )
