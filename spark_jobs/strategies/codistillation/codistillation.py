@@ -90,14 +90,18 @@ def _exchange(keras: Any, settings: Codistillation, teachers: Teachers) -> Any:
     class Exchange(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_train_begin(self, logs: Any = None) -> None:
             self._steps = Steps()
+            self._made = 0
             teachers.begin(self.model)
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self._steps.begin_epoch()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            before, now = self._steps.count(batch)
-            if is_due(settings.every, before, now):
-                teachers.exchange(self.model, now)
+            before, self._made = self._steps.count(batch)
+            if is_due(settings.every, before, self._made):
+                teachers.exchange(self.model, self._made)
+
+        def on_train_end(self, logs: Any = None) -> None:
+            teachers.end(self._made)
 
     return Exchange()

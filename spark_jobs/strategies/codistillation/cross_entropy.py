@@ -19,21 +19,25 @@ class CrossEntropy(NamedTuple):
     kind: Literal["categorical", "binary"]
     from_logits: bool
 
-    def towards(self, keras: Any, others: Sequence[Any], own: Any) -> Any:
+    def towards(self, keras: Any, others: Sequence[Any], counted: Any, own: Any) -> Any:
         """Return the mean cross-entropy of a model's predictions towards the mean of others'.
 
         Args:
             keras: The module `keras`.
             others: The predictions of the other models.
+            counted: A tensor with 1 for each of these that counts, and 0 for others.
             own: Those of the model, through which alone the gradient flows.
         """
         ops = keras.ops
-        mean = sum(self._probabilities(ops, prediction) for prediction in others) / len(others)
+        found = [self._probabilities(ops, ops.cast(each, own.dtype)) for each in others]
+        # `where` rather than a product: a model that does not count may predict NaN.
+        total = sum(ops.where(counted[at] > 0, each, 0.0) for at, each in enumerate(found))
+        mean = total / ops.cast(ops.sum(counted), own.dtype)
         losses = {
             "categorical": keras.losses.categorical_crossentropy,
             "binary": keras.losses.binary_crossentropy,
         }
-        target = ops.stop_gradient(ops.cast(mean, own.dtype))
+        target = ops.stop_gradient(mean)
         return ops.mean(losses[self.kind](target, own, from_logits=self.from_logits))
 
     def _probabilities(self, ops: Any, predicted: Any) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from search.errors import InvalidArgument, shown
 from spark_jobs.strategies.codistillation.cross_entropy import CrossEntropy
@@ -44,13 +47,17 @@ class Teachers:
         self._cross_entropy = cross_entropy
         self._models: dict[int, Any] = {}
         self._versions: dict[int, int] = {}
-        self._teach = keras.Variable(0.0, trainable=False)
+        self._teaching: Any = None
+        self._begun: int | None = None  # the number of steps before the first teacher taught
 
     def begin(self, model: Any) -> None:
         """Copy the worker's model, once it is built, for each of the others."""
         others = set(range(self._communicator.size)) - {self._communicator.rank}
         self._models = {rank: self._copy(model) for rank in sorted(others)}
         self._versions = dict.fromkeys(self._models, 0)
+        zeros = np.zeros(len(others), "float32")  # one number for each teacher, 1 once it teaches
+        self._teaching = self._keras.Variable(zeros, trainable=False)
+        self._begun = None
 
     def exchange(self, model: Any, steps: int) -> None:
         """Publish the worker's weights, and take those that the others have published.
@@ -70,8 +77,25 @@ class Teachers:
                 raise InvalidArgument("model", "as many weights in all workers", got)
             assign(reals(self._keras, teacher.weights), found.values)
             self._versions[rank] = found.version
-        if steps >= self._settings.burn_in and all(self._versions.values()):
-            self._teach.assign(1.0)
+        seen = [float(version > 0) for version in self._versions.values()]
+        if steps >= self._settings.burn_in and any(seen):
+            self._teaching.assign(seen)
+            self._begun = steps if self._begun is None else self._begun
+
+    def end(self, steps: int) -> None:
+        """Warn if no teacher has taught in any of the steps.
+
+        Args:
+            steps: The number of the worker's steps in this `fit`.
+        """
+        if steps and (self._begun is None or self._begun >= steps):
+            warnings.warn(
+                "strategy 'codistillation': the other workers' models have taught nothing in the "
+                f"{steps} steps of this fit, with every={self._settings.every} and "
+                f"burn_in={self._settings.burn_in}; lower these or train longer, and check that "
+                "the other workers make at least as many steps as every",
+                stacklevel=2,
+            )
 
     def loss(self, x: Any, predicted: Any) -> Any:
         """Return the loss of predictions towards those of the others; 0 before they teach.
@@ -86,10 +110,10 @@ class Teachers:
 
         def taught() -> Any:
             others = [teacher(x, training=False) for teacher in self._models.values()]
-            loss = self._cross_entropy.towards(self._keras, others, predicted)
+            loss = self._cross_entropy.towards(self._keras, others, self._teaching, predicted)
             return ops.cast(self._settings.weight * loss, "float32")
 
-        return ops.cond(self._teach > 0, taught, lambda: ops.zeros((), "float32"))
+        return ops.cond(ops.any(self._teaching > 0), taught, lambda: ops.zeros((), "float32"))
 
     def _copy(self, model: Any) -> Any:
         teacher = self._keras.models.clone_model(model)

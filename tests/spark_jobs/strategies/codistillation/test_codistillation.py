@@ -20,10 +20,11 @@ from tests.spark_jobs.strategies.codistillation.train_functions import (
 
 @pytest.mark.slow
 @pytest.mark.contract
-@pytest.mark.parametrize("loss", ["logits", "probabilities"])
-def test_a_model_learns_from_the_labels_and_from_the_other_model(gangs, tmp_path, loss):
-    """Compared with softmax regression in NumPy."""
-    found, _ = gangs.values(functions.taught_in_the_third_step, 2, str(tmp_path), loss)
+@pytest.mark.parametrize(("loss", "workers"), [("logits", 2), ("probabilities", 2), ("logits", 3)])
+def test_a_model_learns_from_the_labels_and_from_the_other_model(gangs, tmp_path, loss, workers):
+    """Compared with softmax regression in NumPy; a third worker publishes nothing."""
+    call = functions.taught_in_the_third_step
+    found, *_ = gangs.values(call, workers, str(tmp_path), loss)
     x, y = batch(0)
     truth, weights = np.eye(CLASSES)[y], matrix(0)
     taught = softmax(x @ matrix(1), axis=1)
@@ -65,3 +66,14 @@ def test_other_backends_of_keras_are_refused():
         "KERAS_BACKEND=tensorflow before Keras is imported: other backends compile the loss with "
         "the weights that the other workers' models have at first"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_training_in_which_nothing_is_taught_warns(gangs):
+    warning = (
+        "strategy 'codistillation': the other workers' models have taught nothing in the 4 steps "
+        "of this fit, with every=2 and burn_in=3; lower these or train longer, and check that the "
+        "other workers make at least as many steps as every"
+    )
+    assert gangs.values(functions.nothing_taught, 2) == [[[warning], [], []]] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,10 @@ def waiting(wait_at: int, file: Path) -> Any:
 
 
 def taught_in_the_third_step(worker: Worker, folder: str, loss: str) -> dict[str, Any]:
-    """Train rank 0 three steps, the last one with rank 1's model, which learns nothing."""
+    """Train rank 0 three steps, the last one with rank 1's model, which learns nothing.
+
+    A third worker publishes nothing.
+    """
     import keras
 
     published = Path(folder, "published")
@@ -70,10 +74,13 @@ def taught_in_the_third_step(worker: Worker, folder: str, loss: str) -> dict[str
     with worker.connected(settings) as communicator:
         model = build(worker.rank, loss, RATE if worker.rank == 0 else 0.0)
         own = [waiting(1, published)] if worker.rank == 0 else [Tell()]
+        epochs = 3 if worker.rank < 2 else 0
         fitted = model.fit(
-            x, y, batch_size=8, epochs=3, validation_data=(x, y), callbacks=own, verbose=0
+            x, y, batch_size=8, epochs=epochs, validation_data=(x, y), callbacks=own, verbose=0
         )
         communicator.barrier()
+    if not epochs:
+        return {}
     return {
         "weights": model.get_weights()[0],
         "loss": fitted.history["loss"][-1],
@@ -112,3 +119,29 @@ def refused(worker: Worker, compiled: str) -> str:
         except InvalidArgument as error:
             return str(error)
     return ""
+
+
+def nothing_taught(worker: Worker) -> list[list[str]]:
+    """Return the warnings of three trainings: too short, long enough, of no step."""
+    x, y = batch(worker.rank)
+    found = []
+    with worker.connected(Codistillation(every=2, burn_in=3)) as communicator:
+        for epochs in (4, 5, 0):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model = build(worker.rank, "logits")
+                own = [together(communicator)]
+                model.fit(x, y, batch_size=8, epochs=epochs, callbacks=own, verbose=0)
+            found.append([str(each.message) for each in caught if "taught" in str(each.message)])
+    return found
+
+
+def together(communicator: Any) -> Any:
+    """Return a callback that lets the workers begin each step together."""
+    import keras
+
+    class Together(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            communicator.barrier()
+
+    return Together()
