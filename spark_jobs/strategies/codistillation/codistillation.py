@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -70,12 +71,15 @@ def check_backend(backend: str) -> None:
 def _with_loss_of(model: Any, teachers: Teachers) -> Iterator[None]:
     """Add the loss towards the teachers' predictions to the model's, in training alone."""
     original = model.compute_loss
+    _check_loss(original)
 
     def compute_loss(
         x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, **more: Any
     ) -> Any:
         loss = original(x, y, y_pred, sample_weight, **more)
-        return loss + teachers.loss(x, y_pred) if more.get("training", True) else loss
+        if not more.get("training", True):
+            return loss
+        return loss + teachers.loss(x, y_pred, loss.dtype.name)
 
     model.compute_loss = compute_loss
     model.train_function = None  # it may have been traced with another loss
@@ -84,6 +88,19 @@ def _with_loss_of(model: Any, teachers: Teachers) -> Iterator[None]:
     finally:
         del model.compute_loss
         model.train_function = None
+
+
+def _check_loss(compute_loss: Any) -> None:
+    """Refuse a loss of the user's model to which Keras does not pass whether it is trained."""
+    arguments = list(inspect.signature(compute_loss).parameters)
+    if "training" not in arguments:
+        raise InvalidArgument(
+            "compute_loss",
+            "one with an argument 'training', for 'codistillation'",
+            f"({', '.join(arguments)})",
+            "add training=True to it, with which Keras tells training, to which the loss towards "
+            "the other models is added, from validation",
+        )
 
 
 def _exchange(keras: Any, settings: Codistillation, teachers: Teachers) -> Any:

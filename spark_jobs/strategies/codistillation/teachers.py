@@ -97,12 +97,13 @@ class Teachers:
                 stacklevel=2,
             )
 
-    def loss(self, x: Any, predicted: Any) -> Any:
+    def loss(self, x: Any, predicted: Any, dtype: str) -> Any:
         """Return the loss of predictions towards those of the others; 0 before they teach.
 
         Args:
             x: The input of a batch.
             predicted: What the worker's model predicts for it.
+            dtype: The type of the loss, that of the model's own.
         """
         ops = self._keras.ops
         if not self._models:
@@ -111,9 +112,9 @@ class Teachers:
         def taught() -> Any:
             others = [teacher(x, training=False) for teacher in self._models.values()]
             loss = self._cross_entropy.towards(self._keras, others, self._teaching, predicted)
-            return ops.cast(self._settings.weight * loss, "float32")
+            return ops.cast(self._settings.weight * loss, dtype)
 
-        return ops.cond(ops.any(self._teaching > 0), taught, lambda: ops.zeros((), "float32"))
+        return ops.cond(ops.any(self._teaching > 0), taught, lambda: ops.zeros((), dtype))
 
     def _copy(self, model: Any) -> Any:
         teacher = self._keras.models.clone_model(model)

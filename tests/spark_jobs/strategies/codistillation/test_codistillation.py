@@ -20,11 +20,20 @@ from tests.spark_jobs.strategies.codistillation.train_functions import (
 
 @pytest.mark.slow
 @pytest.mark.contract
-@pytest.mark.parametrize(("loss", "workers"), [("logits", 2), ("probabilities", 2), ("logits", 3)])
-def test_a_model_learns_from_the_labels_and_from_the_other_model(gangs, tmp_path, loss, workers):
+@pytest.mark.parametrize(
+    ("loss", "workers", "floatx"),
+    [
+        ("logits", 2, "float64"),
+        ("probabilities", 2, "float32"),
+        ("logits", 3, "float32"),
+    ],
+)
+def test_a_model_learns_from_the_labels_and_from_the_other_model(
+    gangs, tmp_path, loss, workers, floatx
+):
     """Compared with softmax regression in NumPy; a third worker publishes nothing."""
     call = functions.taught_in_the_third_step
-    found, *_ = gangs.values(call, workers, str(tmp_path), loss)
+    found, *_ = gangs.values(call, workers, str(tmp_path), loss, floatx)
     x, y = batch(0)
     truth, weights = np.eye(CLASSES)[y], matrix(0)
     taught = softmax(x @ matrix(1), axis=1)
@@ -77,3 +86,14 @@ def test_a_training_in_which_nothing_is_taught_warns(gangs):
         "other workers make at least as many steps as every"
     )
     assert gangs.values(functions.nothing_taught, 2) == [[[warning], [], []]] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_loss_that_is_the_same_in_training_and_validation_is_refused(gangs):
+    for message in gangs.values(functions.refused_loss, 2):
+        assert message == (
+            "compute_loss: expected one with an argument 'training', for 'codistillation', got "
+            "(x, y, y_pred, sample_weight); add training=True to it, with which Keras tells "
+            "training, to which the loss towards the other models is added, from validation"
+        )

@@ -56,13 +56,14 @@ def waiting(wait_at: int, file: Path) -> Any:
     return Waiting()
 
 
-def taught_in_the_third_step(worker: Worker, folder: str, loss: str) -> dict[str, Any]:
+def taught_in_the_third_step(worker: Worker, folder: str, loss: str, floatx: str) -> dict[str, Any]:
     """Train rank 0 three steps, the last one with rank 1's model, which learns nothing.
 
     A third worker publishes nothing.
     """
     import keras
 
+    keras.config.set_floatx(floatx)
     published = Path(folder, "published")
 
     class Tell(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -145,3 +146,24 @@ def together(communicator: Any) -> Any:
             communicator.barrier()
 
     return Together()
+
+
+def refused_loss(worker: Worker) -> str:
+    """Return why a model is refused whose own loss does not learn from Keras that it is trained."""
+    import keras
+
+    class Own(keras.Sequential):  # type: ignore[misc]  # Keras has no types
+        def compute_loss(
+            self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
+        ) -> Any:
+            return super().compute_loss(x, y, y_pred, sample_weight)
+
+    x, y = batch(worker.rank)
+    with worker.connected(Codistillation()):
+        model = Own([keras.layers.Input((4,)), *build(worker.rank, "logits").layers])
+        model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        try:
+            model.fit(x, y, verbose=0)
+        except InvalidArgument as error:
+            return str(error)
+    return ""
