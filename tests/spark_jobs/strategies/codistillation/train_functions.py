@@ -50,10 +50,15 @@ def waiting(wait_at: int, file: Path) -> Any:
 
     class Waiting(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            while epoch == wait_at and not file.exists():
-                time.sleep(0.01)
+            if epoch == wait_at:
+                wait_for(file)
 
     return Waiting()
+
+
+def wait_for(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.01)
 
 
 def taught_in_the_third_step(worker: Worker, folder: str, loss: str, floatx: str) -> dict[str, Any]:
@@ -90,23 +95,34 @@ def taught_in_the_third_step(worker: Worker, folder: str, loss: str, floatx: str
     }
 
 
-def one_that_ends(worker: Worker, folder: str) -> int:
-    """Let rank 1 leave the gang after a step; rank 0 goes on, and learns from its last model."""
-    left = Path(folder, "left")
+def one_that_ends(worker: Worker, folder: str) -> Any:
+    """Return the weights of rank 0 after four steps, the last three after rank 1 has left the gang.
+
+    Rank 1 makes one step, in which it learns nothing, and leaves once rank 0 has seen its model.
+    """
+    import keras
+
+    published, seen, left = (Path(folder, name) for name in ("published", "seen", "left"))
+
+    class Tell(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 1:
+                seen.touch()
+
     x, y = batch(worker.rank)
-    settings = Codistillation(every=1, burn_in=0)
+    settings = Codistillation(every=1, weight=WEIGHT, burn_in=0)
     with worker.connected(settings):
+        model = build(worker.rank, "logits", RATE if worker.rank == 0 else 0.0)
         if worker.rank == 1:
-            build(1, "logits").fit(x, y, batch_size=8, epochs=1, verbose=0)
+            model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+            published.touch()
+            wait_for(seen)
         else:
-            model = build(0, "logits")
-            fitted = model.fit(
-                x, y, batch_size=8, epochs=4, callbacks=[waiting(2, left)], verbose=0
-            )
+            own = [waiting(0, published), Tell(), waiting(1, left)]
+            model.fit(x, y, batch_size=8, epochs=4, callbacks=own, verbose=0)
     if worker.rank == 1:
         left.touch()
-        return 1
-    return len(fitted.epoch)
+    return model.get_weights()[0]
 
 
 def refused(worker: Worker, compiled: str) -> str:
