@@ -176,6 +176,11 @@ class Communicator:
         self._check_process()
         self._home.publish(name, read_array(name, values))
 
+    def withdraw(self, name: str) -> None:
+        """Free what this member has published under a name, if anything; others find None then."""
+        self._check_process()
+        self._home.withdraw(name)
+
     def latest(self, rank: int, name: str) -> Published | None:
         """Return what a member has last published under a name.
 

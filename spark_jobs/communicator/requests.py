@@ -115,6 +115,10 @@ class Home:
         version = 1 if before is None else before.version + 1
         self._published[name] = Published(version, values.copy("C"))
 
+    def withdraw(self, name: str) -> None:
+        """Free what was published under a name, if anything was."""
+        self._published.pop(name, None)
+
     def latest(self, name: str) -> Published | None:
         """Return what was last published under a name."""
         return self._published.get(name)

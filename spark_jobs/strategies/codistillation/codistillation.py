@@ -36,17 +36,25 @@ def codistillation(
     @contextlib.contextmanager
     def around(keras: Any, model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
         check_backend(keras.backend.backend())
+        number = next(numbers)
+        # What this worker published in its last fit goes on teaching workers that are still in it.
+        communicator.withdraw(_name(number - 2))
         teachers = Teachers(
             keras,
             settings,
             communicator,
-            name=f"codistillation {next(numbers)}",
+            name=_name(number),
             cross_entropy=cross_entropy_of(keras, model.loss),
         )
         with _with_loss_of(model, teachers):
             yield [_exchange(keras, settings, teachers)], []
 
     return changed_fit("codistillation", communicator, around)
+
+
+def _name(number: int) -> str:
+    """Return the name under which the workers publish their weights in a `fit`, counted from 0."""
+    return f"codistillation {number}"
 
 
 def check_backend(backend: str) -> None:

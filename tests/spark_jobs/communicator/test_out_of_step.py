@@ -67,6 +67,20 @@ def test_what_was_published_does_not_change_with_the_array():
     assert results(1, body) == [[0, 0]]
 
 
+def test_what_a_member_withdraws_is_kept_no_longer():
+    def body(communicator):
+        communicator.publish("old", np.zeros(2))
+        communicator.publish("new", np.ones(2))
+        communicator.withdraw("old")
+        communicator.withdraw("old")
+        communicator.barrier()
+        found = [communicator.latest(1 - communicator.rank, name) for name in ("old", "new")]
+        communicator.barrier()
+        return found[0], found[1].values.tolist(), len(communicator._home._published)
+
+    assert results(2, body) == [(None, [1, 1], 1)] * 2
+
+
 def test_no_more_than_the_limit_is_allocated(monkeypatch):
     monkeypatch.setattr(remote, "LARGEST_ARRAY", 100)
 

@@ -111,3 +111,10 @@ def test_a_loss_that_is_the_same_in_training_and_validation_is_refused(gangs):
             "(x, y, y_pred, sample_weight); add training=True to it, with which Keras tells "
             "training, to which the loss towards the other models is added, from validation"
         )
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_the_weights_of_the_last_two_trainings_alone_are_kept(gangs):
+    """A worker that is one training behind the others may still look for those before the last."""
+    assert gangs.values(functions.no_longer_kept, 2) == [2, 2]

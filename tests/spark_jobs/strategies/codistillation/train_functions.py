@@ -183,3 +183,12 @@ def refused_loss(worker: Worker) -> str:
         except InvalidArgument as error:
             return str(error)
     return ""
+
+
+def no_longer_kept(worker: Worker) -> int:
+    """Return the number of published arrays that are kept after four trainings."""
+    x, y = batch(worker.rank)
+    with worker.connected(Codistillation(every=1, burn_in=0)) as communicator:
+        for _ in range(4):
+            build(worker.rank, "logits").fit(x, y, batch_size=8, verbose=0)
+        return len(communicator._home._published)
