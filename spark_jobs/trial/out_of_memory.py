@@ -36,6 +36,8 @@ _SAYS_MEMORY = re.compile(r"\bOOM\b|out.of.memory|allocat", re.IGNORECASE)
 _SAYS_GPU = re.compile(r"\bGPU\b|CUDA|ROCm", re.IGNORECASE)
 _OF_TORCH = re.compile(r"(DefaultCPUAllocator: )|CUDA error: out of memory")
 _OF_NATIVE_CODE = re.compile(rb"std::bad_alloc|memory allocation of \d+ bytes failed")
+# What CPython says when it loses a MemoryError, for which not even a traceback fits (seen in 3.11).
+_OF_LOST_ERROR = "error return without exception set"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
@@ -45,7 +47,8 @@ def kind_of(error: BaseException) -> Literal["memory", "gpu memory"] | None:
     names = {f"{str(base.__module__).partition('.')[0]}.{base.__name__}" for base in classes}
     if names & _ON_GPU:
         return "gpu memory"
-    if isinstance(error, MemoryError):
+    lost = isinstance(error, SystemError) and _said(error) == _OF_LOST_ERROR
+    if isinstance(error, MemoryError) or lost:
         return "memory"
     if isinstance(error, OSError):
         return "memory" if error.errno == errno.ENOMEM else None

@@ -158,10 +158,10 @@ def evaluate(
             connected(attempt.gang, limit) as running.communicator,
             context.entered(running),
             default_writer(folder),
-            out_of_memory.reserve(),
             share,
             training_with(program.strategy, attempt.gang, running.communicator),
             computing_in(program.precision),
+            out_of_memory.reserve(),  # given up first, since leaving the others needs memory
         ):
             function = pickle.loads(program.function)
             read = functools.partial(program.objective.outcome, trial.id)

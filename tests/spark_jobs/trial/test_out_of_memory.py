@@ -55,6 +55,8 @@ ON_CPU = "[enforce fail at alloc_cpu.cpp:115] err == 0. DefaultCPUAllocator: can
         (raised("numpy", "_ArrayMemoryError", "Unable to allocate 1 PiB", MemoryError), "memory"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
         (RuntimeError(ON_CPU), "memory"),
+        (SystemError("error return without exception set"), "memory"),
+        (SystemError("<built-in> returned NULL without setting an exception"), None),
         (OSError(errno.ENOSPC, "No space left on device"), None),
         (raised(TF, "ResourceExhaustedError", "/dev/full; No space left on device"), None),
         (raised(TF, "InternalError", "GPU:0 has fallen off the bus"), None),
