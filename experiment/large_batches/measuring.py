@@ -181,8 +181,9 @@ def main(payload: int, results: int, parent: int) -> None:
                     said = Speed(batch=batch, samples_per_second=speed)
                     lines.write(msgspec.json.encode(said) + b"\n")
             lines.write(msgspec.json.encode(Done()) + b"\n")
-        except Exception as error:
+        except Exception as raised:
             traceback.print_exc()
+            error = out_of_memory.restored(raised)
             text = " ".join(f"{type(error).__name__}: {error}".split())[:2000]
             problem = Problem(memory=out_of_memory.kind_of(error), error=text)
             lines.write(msgspec.json.encode(problem) + b"\n")

@@ -41,14 +41,20 @@ _OF_LOST_ERROR = "error return without exception set"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
+def restored(error: BaseException) -> BaseException:
+    """Return an exception, or the MemoryError that CPython has lost before it raised this one."""
+    if isinstance(error, SystemError) and _said(error) == _OF_LOST_ERROR:
+        return MemoryError().with_traceback(error.__traceback__)
+    return error
+
+
 def kind_of(error: BaseException) -> Literal["memory", "gpu memory"] | None:
     """Return which memory was exhausted, by an exception; None for any other error."""
     classes = type(error).__mro__
     names = {f"{str(base.__module__).partition('.')[0]}.{base.__name__}" for base in classes}
     if names & _ON_GPU:
         return "gpu memory"
-    lost = isinstance(error, SystemError) and _said(error) == _OF_LOST_ERROR
-    if isinstance(error, MemoryError) or lost:
+    if isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, OSError):
         return "memory" if error.errno == errno.ENOMEM else None

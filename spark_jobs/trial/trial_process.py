@@ -227,6 +227,7 @@ def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
             code = 0 if error.code is None else error.code
             message = f"exit {shown(code, 80)} before it returned"
             return Outcome.failed(trial, "exit", message, _traceback(error), seconds)
+    error = out_of_memory.restored(error)
     kind, message = out_of_memory.kind_of(error), _one_line(error)
     if kind == "memory":
         message = f"{message}; {out_of_memory.limits()}"

@@ -98,21 +98,22 @@ def test_the_parallel_coordinates_have_all_axes_and_a_line_per_finished_trial(ch
 
 
 def test_the_generations_are_charts_with_a_point_each(chromium, evolution):
-    result, board = evolution
+    _, board = evolution
     page = open_page(chromium, board, "search: overview")
     lines = page.locator("tf-custom-scalar-multi-line-chart-card")
     wait_until(page, lambda: lines.count() == 6)
+    # Else lines are cut off outside of the view, which depends on the order of the first trials.
+    page.get_by_text("Ignore outliers in chart scaling").click()
     counts = {}
     for number in range(6):
         heading = lines.nth(number).locator("tf-card-heading")
         title = heading.evaluate("heading => heading.displayName")
         counts[title] = points(lines.nth(number))
-    # None before the first trial that has a value: which trial ends first is chance.
-    assert 24 - len(result.failed) <= counts.pop("Best so far") <= 24
     assert counts == {
         "Best": 4,
         "Diversity of the population": 4,
         "Share of new candidates accepted": 3,  # none in generation 0
+        "Best so far": 24,
         "Trials done and failed": 24,
         "Slots busy": 24,
     }

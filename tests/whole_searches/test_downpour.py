@@ -36,8 +36,9 @@ def train(rate, epochs=2):
 
     x, y = experiment.shard(load_digits(return_X_y=True))
     model = digits_model(rate)
+    # So many steps that the model learns enough whoever of the workers is slow.
     fitted = model.fit(
-        x / 16, y, batch_size=64, epochs=epochs, callbacks=experiment.keras_callbacks(), verbose=0
+        x / 16, y, batch_size=8, epochs=epochs, callbacks=experiment.keras_callbacks(), verbose=0
     )
     return {
         "accuracy": fitted.history["accuracy"][-1],
@@ -92,7 +93,7 @@ def test_a_search_whose_workers_train_out_of_step(sparks, logdir):
     for trial in result.trials:
         assert trial.metrics["samples"] == 899
         assert trial.metrics["apart"] == 0
-        assert trial.value > 0.2  # of ten digits; how much is learnt depends on who is slow
+        assert trial.value > 0.5
     curves = result.curves()
     for name in ("downpour/staleness", "downpour/waiting", "loss"):
         assert list(curves[curves["metric"] == name]["step"]) == [0, 1] * 2

@@ -445,17 +445,16 @@ class ProcessContract(RunnerContract):
         ("how", "message"),
         [
             ("one large object", "MemoryError"),
-            ("everything", "MemoryError|SystemError: error return without exception set"),
-            ("a mapping", r"OSError: \[Errno 12\] Cannot allocate memory"),
-            ("native code", r"signal 6 \(SIGABRT\) before it returned, out of memory"),
+            ("everything", "MemoryError"),
+            ("a mapping", "OSError: [Errno 12] Cannot allocate memory"),
+            ("native code", "signal 6 (SIGABRT) before it returned, out of memory"),
         ],
     )
     def test_out_of_memory_is_a_failure_of_its_own_kind(self, start, how, message):
         run = start(functions.exhaust_memory)
         for _ in range(2):
             error = run(how=how).error
-            assert error.kind == "memory"
-            assert re.fullmatch(message, error.message.partition(";")[0])
+            assert (error.kind, error.message.partition(";")[0]) == ("memory", message)
             said = r"; the limit is \d[\d.]* GiB of address space \(RLIMIT_AS\)"
             assert re.search(said, error.message)
 

@@ -55,8 +55,6 @@ ON_CPU = "[enforce fail at alloc_cpu.cpp:115] err == 0. DefaultCPUAllocator: can
         (raised("numpy", "_ArrayMemoryError", "Unable to allocate 1 PiB", MemoryError), "memory"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
         (RuntimeError(ON_CPU), "memory"),
-        (SystemError("error return without exception set"), "memory"),
-        (SystemError("<built-in> returned NULL without setting an exception"), None),
         (OSError(errno.ENOSPC, "No space left on device"), None),
         (raised(TF, "ResourceExhaustedError", "/dev/full; No space left on device"), None),
         (raised(TF, "InternalError", "GPU:0 has fallen off the bus"), None),
@@ -69,6 +67,18 @@ ON_CPU = "[enforce fail at alloc_cpu.cpp:115] err == 0. DefaultCPUAllocator: can
 )
 def test_exceptions_are_known_by_their_names_and_words(error, kind):
     assert out_of_memory.kind_of(error) == kind
+
+
+def test_a_memory_error_that_cpython_has_lost_is_restored():
+    found = out_of_memory.restored(SystemError("error return without exception set"))
+    assert isinstance(found, MemoryError)
+
+
+@pytest.mark.parametrize(
+    "error", [SystemError("<built-in> returned NULL without setting an exception"), ValueError("x")]
+)
+def test_other_errors_stay_as_they_are(error):
+    assert out_of_memory.restored(error) is error
 
 
 @pytest.mark.parametrize(("backend", "kind"), [("gpu", "gpu memory"), ("cpu", "memory")])
