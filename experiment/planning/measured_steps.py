@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from search.errors import InvalidArgument
-from spark_jobs.import_hooks import when_imported
-from spark_jobs.strategies.replacing import replaced
+from spark_jobs.strategies.fits import Around, around_fits
 
 FEWEST_STEPS = 5
 """The fewest steps that tell how long one takes: the first ones trace the model."""
@@ -54,21 +53,8 @@ class FirstSteps:
             InvalidArgument: It fits no model of Keras, or too few steps.
         """
         found: dict[str, float] = {}
-        entered: list[Any] = []
-
-        def measure(keras: ModuleType) -> None:
-            changed = replaced(keras.Model, "fit", _measuring_fit(keras, self._steps, found))
-            changed.__enter__()
-            entered.append(changed)
-
-        try:
-            with when_imported("keras", measure):
-                self._train(**params)
-        except _Measured:
-            pass
-        finally:
-            for changed in entered:
-                changed.__exit__(None, None, None)
+        with contextlib.suppress(_Measured), around_fits(_measuring(self._steps, found)):
+            self._train(**params)
         if "step_seconds" not in found:
             raise InvalidArgument(
                 "train",
@@ -79,17 +65,41 @@ class FirstSteps:
         return found
 
 
-def _measuring_fit(keras: Any, steps: int, found: dict[str, float]) -> Callable[..., Any]:
-    """Return `model.fit` with a clock, which ends it and fills `found`."""
-    original = keras.Model.fit
-    signature = inspect.signature(original)
+def _measuring(steps: int, found: dict[str, float]) -> Around:
+    """Return what runs around a `fit`: a clock, which ends it and fills `found`."""
+
+    @contextlib.contextmanager
+    def around(
+        keras: Any, model: Any, arguments: Mapping[str, Any]
+    ) -> Iterator[tuple[list[Any], list[Any]]]:
+        batch = _batch_size(keras, arguments.get("x"), arguments.get("batch_size"))
+        clock, ended = _clock(keras, steps), False
+        try:
+            yield [], [clock]
+        except _Measured:
+            ended = True
+        seconds = step_seconds(clock.ends)
+        if seconds is not None:
+            known = {
+                "step_seconds": seconds,
+                "gradient_bytes": _bytes_of(model.trainable_variables),
+                "batch_size": batch,
+                "learning_rate": clock.rate,
+            }
+            found.update({name: value for name, value in known.items() if value is not None})
+        if ended or found:
+            raise _Measured
+
+    return around
+
+
+def _clock(keras: Any, steps: int) -> Any:
+    """Return a callback that notes when each step ends, and then ends the train function."""
 
     class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
-        """Notes when each step ends; `ends` has the seconds and the batch's number."""
-
         def __init__(self) -> None:
             super().__init__()
-            self.ends: list[tuple[float, int]] = []
+            self.ends: list[tuple[float, int]] = []  # seconds, and the batch's number
             self.rate: float | None = None
 
         def on_train_begin(self, logs: Any = None) -> None:
@@ -104,28 +114,7 @@ def _measuring_fit(keras: Any, steps: int, found: dict[str, float]) -> Callable[
             if len(self.ends) > steps:
                 raise _Measured
 
-    def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(model, *args, **kwargs)
-        clock = Clock()
-        given.arguments["callbacks"] = [*_listed(given.arguments.get("callbacks")), clock]
-        batch = _batch_size(keras, given.arguments.get("x"), given.arguments.get("batch_size"))
-        try:
-            history = original(*given.args, **given.kwargs)
-        except _Measured:
-            history = None
-        seconds = step_seconds(clock.ends)
-        if seconds is None:
-            return history
-        known = {
-            "step_seconds": seconds,
-            "gradient_bytes": _bytes_of(model.trainable_variables),
-            "batch_size": batch,
-            "learning_rate": clock.rate,
-        }
-        found.update({name: value for name, value in known.items() if value is not None})
-        raise _Measured
-
-    return fit
+    return Clock()
 
 
 def step_seconds(ends: Sequence[tuple[float, int]]) -> float | None:
@@ -145,12 +134,6 @@ def step_seconds(ends: Sequence[tuple[float, int]]) -> float | None:
         if batch > last
     ]
     return statistics.median(taken) if len(taken) >= FEWEST_STEPS - 2 else None
-
-
-def _listed(callbacks: Any) -> list[Any]:
-    if callbacks is None:
-        return []
-    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
 
 
 def _bytes_of(variables: Sequence[Any]) -> int:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,14 +19,32 @@ from spark_jobs.strategies.replacing import replaced
 if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
 
-Around = Callable[[Any, Any], AbstractContextManager[tuple[list[Any], list[Any]]]]
-"""Called with the module `keras` and a model; `fit` of the model runs within what it returns, with
-callbacks put before those of the user, and others put after them."""
+Around = Callable[
+    [Any, Any, Mapping[str, Any]], AbstractContextManager[tuple[list[Any], list[Any]]]
+]
+"""Called with the module `keras`, a model, and the arguments of its `fit` by name; `fit` runs
+within what it returns, with callbacks put before those of the user, and others put after them."""
+
+
+@contextlib.contextmanager
+def around_fits(around: Around) -> Iterator[None]:
+    """Change each `model.fit` of the block, which may import Keras.
+
+    Args:
+        around: What runs around each `fit`.
+    """
+    with contextlib.ExitStack() as entered:
+
+        def change(keras: ModuleType) -> None:
+            entered.enter_context(replaced(keras.Model, "fit", _changed(keras, around)))
+
+        with when_imported("keras", change):
+            yield
 
 
 @contextlib.contextmanager
 def changed_fit(strategy: str, communicator: Communicator, around: Around) -> Iterator[None]:
-    """Change each `model.fit` of the block, which may import Keras.
+    """Change each `model.fit` of the block for a strategy, and warn if there is none.
 
     Args:
         strategy: The name of the strategy.
@@ -44,15 +62,18 @@ def changed_fit(strategy: str, communicator: Communicator, around: Around) -> It
     if communicator.size == 1:
         yield
         return
-    fits = _Fits(around)
-    with contextlib.ExitStack() as entered:
+    begun = False
 
-        def correct(keras: ModuleType) -> None:
-            entered.enter_context(replaced(keras.Model, "fit", fits.changed(keras)))
+    def noted(
+        keras: Any, model: Any, arguments: Mapping[str, Any]
+    ) -> AbstractContextManager[tuple[list[Any], list[Any]]]:
+        nonlocal begun
+        begun = True
+        return around(keras, model, arguments)
 
-        with when_imported("keras", correct):
-            yield
-    if not fits.begun:
+    with around_fits(noted):
+        yield
+    if not begun:
         warnings.warn(
             f"strategy {strategy!r}: the workers have exchanged no weights, since the train "
             "function has not called model.fit of Keras 3; call it, or exchange arrays yourself "
@@ -61,35 +82,19 @@ def changed_fit(strategy: str, communicator: Communicator, around: Around) -> It
         )
 
 
-class _Fits:
-    """Changes `fit`.
+def _changed(keras: Any, around: Around) -> Callable[..., Any]:
+    original = keras.Model.fit
+    signature = inspect.signature(original)
 
-    Args:
-        around: What runs around each call.
+    @functools.wraps(original)
+    def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(model, *args, **kwargs)
+        callbacks = given.arguments.get("callbacks")
+        with around(keras, model, given.arguments) as (before, after):
+            given.arguments["callbacks"] = _with_ours(keras, model, callbacks, before, after)
+            return original(*given.args, **given.kwargs)
 
-    Attributes:
-        begun: Whether one was called.
-    """
-
-    def __init__(self, around: Around) -> None:
-        self._around = around
-        self.begun = False
-
-    def changed(self, keras: Any) -> Callable[..., Any]:
-        """Return the function to put in the place of `keras.Model.fit`."""
-        original = keras.Model.fit
-        signature = inspect.signature(original)
-
-        @functools.wraps(original)
-        def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
-            self.begun = True
-            given = signature.bind(model, *args, **kwargs)
-            callbacks = given.arguments.get("callbacks")
-            with self._around(keras, model) as (before, after):
-                given.arguments["callbacks"] = _with_ours(keras, model, callbacks, before, after)
-                return original(*given.args, **given.kwargs)
-
-        return fit
+    return fit
 
 
 def _with_ours(keras: Any, model: Any, callbacks: Any, before: list[Any], after: list[Any]) -> Any:

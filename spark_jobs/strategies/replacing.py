@@ -9,7 +9,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def replaced(target: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Replace an attribute of a module or a class during the block."""
+    """Replace an attribute of a module, a class or an object during the block."""
     inherited = name not in vars(target)
     original = getattr(target, name)
     setattr(target, name, function)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from search.errors import InvalidArgument, shown
 from spark_jobs.strategies.codistillation.cross_entropy import cross_entropy_of
 from spark_jobs.strategies.codistillation.teachers import Teachers
 from spark_jobs.strategies.fits import changed_fit
+from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Codistillation
 from spark_jobs.strategies.steps import Steps, is_due
 
@@ -34,7 +35,9 @@ def codistillation(
     numbers = itertools.count()
 
     @contextlib.contextmanager
-    def around(keras: Any, model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
+    def around(
+        keras: Any, model: Any, arguments: Mapping[str, Any]
+    ) -> Iterator[tuple[list[Any], list[Any]]]:
         check_backend(keras.backend.backend())
         number = next(numbers)
         # What this worker published in its last fit goes on teaching workers that are still in it.
@@ -89,13 +92,12 @@ def _with_loss_of(model: Any, teachers: Teachers) -> Iterator[None]:
             return loss
         return loss + teachers.loss(x, y_pred, loss.dtype.name)
 
-    model.compute_loss = compute_loss
-    model.train_function = None  # it may have been traced with another loss
-    try:
-        yield
-    finally:
-        del model.compute_loss
-        model.train_function = None
+    with replaced(model, "compute_loss", compute_loss):
+        model.train_function = None  # it may have been traced with another loss
+        try:
+            yield
+        finally:
+            model.train_function = None
 
 
 def _check_loss(compute_loss: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from search.errors import InvalidArgument, shown
@@ -28,7 +29,7 @@ def downpour(
     """
 
     def around(
-        keras: Any, model: Any
+        keras: Any, model: Any, arguments: Mapping[str, Any]
     ) -> contextlib.AbstractContextManager[tuple[list[Any], list[Any]]]:
         _check_optimizer(getattr(model, "optimizer", None))
         first, last = callbacks_of(keras, settings, communicator)
