@@ -22,8 +22,9 @@ from experiment.large_batches.measuring import Done, Problem, Speed, Work, doubl
 from experiment.large_batches.samples import Samples
 from search.checks import check_integer, check_number
 from search.errors import InvalidArgument, shown
-from spark_jobs.trial import context, out_of_memory
-from spark_jobs.trial.gpu_share import GpuShare
+from spark_jobs.trial import context
+from spark_jobs.trial.memory import out_of_memory
+from spark_jobs.trial.memory.gpu_share import GpuShare
 
 Limit = Literal["memory", "gpu memory", "speed", "most"]
 

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import msgspec
 
 from experiment.large_batches.samples import Samples
-from spark_jobs.trial import out_of_memory
-from spark_jobs.trial.gpu_share import limited
+from spark_jobs.trial.memory import out_of_memory
+from spark_jobs.trial.memory.gpu_share import limited
 from spark_jobs.trial.trial_process import die_with_parent
 
 LEAST_GAIN = 1.1

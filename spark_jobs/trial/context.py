@@ -26,8 +26,8 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.storage.local_files import make_folder
 from spark_jobs.strategies.sharding import part_of
-from spark_jobs.trial.gpu_share import GpuShare
 from spark_jobs.trial.link import Link, NoLink
+from spark_jobs.trial.memory.gpu_share import GpuShare
 from spark_jobs.trial.objective import UnusableReturn, number
 
 if TYPE_CHECKING:

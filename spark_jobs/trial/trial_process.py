@@ -30,11 +30,12 @@ from search.trial import Outcome
 from spark_jobs.messages import Attempt, Report, decode, encode, fit
 from spark_jobs.strategies.mirrored.one_address import PortTaken
 from spark_jobs.strategies.settings import Strategy
-from spark_jobs.trial import context, out_of_memory
+from spark_jobs.trial import context
 from spark_jobs.trial.events.tf_summary import default_writer
 from spark_jobs.trial.gang_connections import CONNECT, NotConnected, connected, training_with
-from spark_jobs.trial.gpu_share import GpuShare, limited
 from spark_jobs.trial.link import Link, NoLink, PipeLink
+from spark_jobs.trial.memory import out_of_memory
+from spark_jobs.trial.memory.gpu_share import GpuShare, limited
 from spark_jobs.trial.objective import (
     AmbiguousObjective,
     Objective,

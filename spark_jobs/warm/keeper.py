@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from spark_jobs import time_limits
-from spark_jobs.trial.control_groups import free_share
+from spark_jobs.trial.memory.control_groups import free_share
 from spark_jobs.warm.packets import (
     DESCRIPTORS,
     FORK,

@@ -31,9 +31,10 @@ from search.trial import Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import AttemptPaths
-from spark_jobs.trial import out_of_memory, trial_process
+from spark_jobs.trial import trial_process
 from spark_jobs.trial.frames import FrameReader, write_frame
 from spark_jobs.trial.link import EndTrial, StopTrial
+from spark_jobs.trial.memory import out_of_memory
 from spark_jobs.trial.trial_process import (
     Program,
     Task,

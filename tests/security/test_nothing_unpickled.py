@@ -122,10 +122,10 @@ ALLOWED = {
     ("spark_jobs/submit.py", "_check_package", "importlib.machinery.PathFinder.find_spec"): (
         "finds a file of the package `experiment`, and runs nothing"
     ),
-    ("spark_jobs/trial/gpu_share.py", "_limit_torch", "torch.cuda"): SETS_LIMIT,
-    ("spark_jobs/trial/gpu_share.py", "_limit_torch", "torch.cuda.is_available"): SETS_LIMIT,
+    ("spark_jobs/trial/memory/gpu_share.py", "_limit_torch", "torch.cuda"): SETS_LIMIT,
+    ("spark_jobs/trial/memory/gpu_share.py", "_limit_torch", "torch.cuda.is_available"): SETS_LIMIT,
     (
-        "spark_jobs/trial/gpu_share.py",
+        "spark_jobs/trial/memory/gpu_share.py",
         "_limit_torch",
         "torch.cuda.set_per_process_memory_fraction",
     ): (SETS_LIMIT),

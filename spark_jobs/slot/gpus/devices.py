@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spark_jobs.slot.gpus.nvml import Gpus
-from spark_jobs.trial.gpu_share import GpuShare
+from spark_jobs.trial.memory.gpu_share import GpuShare
 
 
 def trial_environment(

@@ -19,7 +19,7 @@ from experiment.large_batches.batch_size import BatchSize
 from experiment.large_batches.measuring import doubled, speeds
 from search.errors import InvalidArgument
 from spark_jobs.trial.context import TrialContext, entered
-from spark_jobs.trial.gpu_share import GpuShare
+from spark_jobs.trial.memory.gpu_share import GpuShare
 from tests.properties import examples
 
 DATA = (np.ones((64, 8), "float32"), np.zeros(64, "float32"))

@@ -29,8 +29,8 @@ from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.trial.frames import frame
-from spark_jobs.trial.gpu_share import GpuShare
 from spark_jobs.trial.link import StopTrial
+from spark_jobs.trial.memory.gpu_share import GpuShare
 from spark_jobs.trial.trial_process import Program, Task
 from spark_jobs.zygote import link as zygote_link
 from spark_jobs.zygote import zygote
@@ -971,7 +971,7 @@ class TestForked(ProcessContract):
             (folder / "memory.events").write_text("oom 7\noom_kill 2\n")
             (folder / "memory.max").write_text(f"{1 << 20}\n")
         (tmp_path / "regrouped.py").write_text(
-            "import pathlib, spark_jobs.trial.control_groups as m\n"
+            "import pathlib, spark_jobs.trial.memory.control_groups as m\n"
             f"m._ROOT = pathlib.Path({str(groups)!r})"
         )
         monkeypatch.syspath_prepend(str(tmp_path))

@@ -1,5 +1,5 @@
 from spark_jobs.slot.gpus.devices import host_gpus, total_memory, trial_environment
-from spark_jobs.trial.gpu_share import GpuShare
+from spark_jobs.trial.memory.gpu_share import GpuShare
 
 
 def test_a_trial_sees_exactly_the_gpus_of_its_slot():

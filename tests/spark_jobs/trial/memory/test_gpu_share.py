@@ -8,7 +8,7 @@ from search.trial import Trial
 from spark_jobs.messages import Attempt
 from spark_jobs.slot.gpus.devices import gpu_share
 from spark_jobs.trial.context import current
-from spark_jobs.trial.gpu_share import GpuShare, limited
+from spark_jobs.trial.memory.gpu_share import GpuShare, limited
 from spark_jobs.trial.trial_process import Program, evaluate
 
 GIB = 1 << 30

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from spark_jobs.trial import control_groups, out_of_memory
+from spark_jobs.trial.memory import control_groups, out_of_memory
 from spark_jobs.warm.keeper import free_memory
 
 EVENTS = """\

@@ -20,7 +20,7 @@ from typing import Literal
 
 import psutil
 
-from spark_jobs.trial.control_groups import memory_groups, memory_limits
+from spark_jobs.trial.memory.control_groups import memory_groups, memory_limits
 
 _RESERVE = 16 << 20  # bytes of address space, which stay empty
 _LAST_WORDS = 1 << 14  # last bytes of stderr, where native code says why it aborts
