@@ -119,10 +119,10 @@ class AttemptEnds:
             self._note(error.message, [again])
 
     def _settle(self, verdict: Verdict) -> int | None:
-        """Pass on what an attempt has come to.
+        """Pass on the end of an attempt.
 
         Returns:
-            The trial if it runs again since a slot of its was lost.
+            The trial if it runs again since one of its slots was lost.
         """
         member, outcome = verdict.member, verdict.outcome
         error, hosts = outcome.error, self._roster.hosts
