@@ -1,4 +1,4 @@
-"""Regularised evolution of an architecture: what the layers of a small network are.
+"""Search for an architecture, by evolution or by a controller: what a small network's layers are.
 
 Each of a few positions is a dense layer, a residual one or nothing; a network of 1,797 handwritten
 digits is trained for each architecture. Run it with `python examples/architecture_search.py` or
@@ -15,6 +15,10 @@ from pyspark.sql import SparkSession
 
 import experiment
 
+ALGORITHMS = {
+    "evolution": experiment.RegularizedEvolution(popsize=8, tournament=4),
+    "reinforce": experiment.Reinforce(),  # for thousands of trials, see the guide on algorithms
+}
 OPERATIONS = ["nothing", "dense 16", "dense 64", "residual", "normalization"]
 
 
@@ -55,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--samples", type=int, default=24)
-    parser.add_argument("--popsize", type=int, default=8)
+    parser.add_argument("--algorithm", choices=ALGORITHMS, default="evolution")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--logdir", help="the folder of all runs; ./experiments when left out")
@@ -73,7 +77,7 @@ def main() -> None:
         spark,
         functools.partial(train, epochs=options.epochs),
         dict.fromkeys(layers, OPERATIONS) | {"activation": ["relu", "tanh"]},
-        searcher=experiment.RegularizedEvolution(popsize=options.popsize, tournament=4),
+        searcher=ALGORITHMS[options.algorithm],
         samples=options.samples,
         name="digits-architecture",
         optimization_key="accuracy",

@@ -21,6 +21,7 @@ from search.searcher import Problem as SearchProblem
 from search.searcher import Searcher
 from search.sequential.bayesian import BayesianOptimization
 from search.sequential.regularized_evolution import RegularizedEvolution
+from search.sequential.reinforce import Reinforce
 from search.space.spaces import Choice, Domain, Float, Integer, Space
 from search.trial import Evaluated, Outcome
 from tests.benchmarks.problems import Problem
@@ -229,6 +230,7 @@ SEARCHERS: dict[str, Start] = {
     "DE by generation": _evolution(10, generational=True),
     OUR_GP: BayesianOptimization().start,
     "regularised evolution": RegularizedEvolution().start,
+    "reinforce": Reinforce().start,
     RANDOM: Random().start,
 }
 """Our searchers. A `popsize` of 10 is the default; 8 was the best on other seeds."""

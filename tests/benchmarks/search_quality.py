@@ -24,7 +24,7 @@ from search.direction import Direction
 from search.random_search import RandomSearch
 from search.searcher import Problem, Searcher
 from search.trial import Evaluated, Outcome
-from tests.benchmarks import comparison, multi_fidelity, surrogates
+from tests.benchmarks import comparison, multi_fidelity, pareto, surrogates
 from tests.benchmarks.comparison import Array
 from tests.benchmarks.methods import (
     DEFAULT,
@@ -102,7 +102,10 @@ def main() -> None:
         bars += _print_workers(pool, _targets(results), seeds[:_RUNS])
         short = multi_fidelity.tasks(seeds)
         found = dict(zip(short, pool.map(multi_fidelity.run_task, short, chunksize=1), strict=True))
+        several = pareto.tasks(seeds)
+        fronts = dict(zip(several, pool.map(pareto.run_task, several, chunksize=1), strict=True))
     _print_table(*_head_and_rows(multi_fidelity.rows(found, seeds)))
+    _print_table(*_head_and_rows(pareto.rows(fronts)))
     bars += _print_asks()
     _print_table(("measure", "value", "bar"), bars)
 

@@ -18,7 +18,7 @@ EXAMPLES = {
     "grid_search.py": (["--epochs", "1"], 6),
     "evolutionary_search.py": (["--epochs", "1", "--popsize", "4", "--generations", "1"], 8),
     "early_stopping.py": (["--epochs", "3", "--samples", "4"], 4),
-    "architecture_search.py": (["--epochs", "1", "--samples", "6", "--popsize", "4"], 6),
+    "architecture_search.py": (["--epochs", "1", "--samples", "4", "--algorithm", "reinforce"], 4),
     "distributed_training.py": (["--epochs", "1"], 3),
     "tournament.py": (["--epochs", "1", "--trainers", "2", "--rounds", "1"], 4),
 }
