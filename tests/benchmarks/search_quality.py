@@ -24,7 +24,7 @@ from search.direction import Direction
 from search.random_search import RandomSearch
 from search.searcher import Problem, Searcher
 from search.trial import Evaluated, Outcome
-from tests.benchmarks import comparison, multi_fidelity, pareto, surrogates
+from tests.benchmarks import comparison, many_parameters, multi_fidelity, pareto, surrogates
 from tests.benchmarks.comparison import Array
 from tests.benchmarks.methods import (
     DEFAULT,
@@ -104,8 +104,11 @@ def main() -> None:
         found = dict(zip(short, pool.map(multi_fidelity.run_task, short, chunksize=1), strict=True))
         several = pareto.tasks(seeds)
         fronts = dict(zip(several, pool.map(pareto.run_task, several, chunksize=1), strict=True))
+        many = many_parameters.tasks(seeds[:2])
+        asked = dict(zip(many, pool.map(many_parameters.run_task, many, chunksize=1), strict=True))
     _print_table(*_head_and_rows(multi_fidelity.rows(found, seeds)))
     _print_table(*_head_and_rows(pareto.rows(fronts)))
+    _print_table(*_head_and_rows(many_parameters.rows(asked)))
     bars += _print_asks()
     _print_table(("measure", "value", "bar"), bars)
 
