@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from search.errors import InvalidArgument
+from search.errors import InvalidArgument, shown
+from spark_jobs.communicator import halves
 from spark_jobs.communicator.arrays import Array, Flat, read_array, type_of
 from spark_jobs.communicator.calls import Call, difference
-from spark_jobs.communicator.connection import Connection, framed
+from spark_jobs.communicator.connection import framed
 from spark_jobs.communicator.membership import GangBroken, MembersDisagree, Membership
-from spark_jobs.communicator.ring import Ring, Sender
+from spark_jobs.communicator.rings import Reduction, Rings
 
 Operation = Literal["mean", "sum", "min", "max"]
+
+Compression = Literal["float16"]
 
 _UFUNCS: dict[str, np.ufunc] = {
     "mean": np.add,
@@ -28,40 +31,50 @@ _UFUNCS: dict[str, np.ufunc] = {
 _KINDS = {"mean": "fc", "sum": "fciu", "min": "fiu", "max": "fiu"}
 
 
-class Links(NamedTuple):
-    """A member's connections in the ring: from the rank before, and to the next one."""
-
-    before: Connection
-    after: Connection
-
-
 class Collectives:
     """A member's collective calls. Thread safe: one call at a time.
 
     Args:
         membership: This member's place.
-        links: Its connections in the ring, which it closes; None in a gang of one.
+        rings: Its rings, which it closes; None in a gang of one.
     """
 
-    def __init__(self, membership: Membership, links: Links | None) -> None:
+    def __init__(self, membership: Membership, rings: Rings | None) -> None:
         self._membership = membership
-        self._links = links
+        self._rings = rings
         self._lock = threading.Lock()
         self._number = 0
         self._error: BaseException | None = None
-        if links is not None:
-            self._sender = Sender(links.after, links.before.cut)
-            self._ring = Ring(membership.rank, membership.size, self._sender, links.before)
 
-    def all_reduce(self, arrays: Sequence[npt.ArrayLike], op: Operation) -> list[Array]:
+    def all_reduce(
+        self,
+        arrays: Sequence[npt.ArrayLike],
+        op: Operation,
+        rings: int,
+        compress: Compression | None,
+    ) -> list[Array]:
         """See `Communicator.all_reduce`."""
-        read = _read(arrays)
+        read, size = _read(arrays), self._membership.size
         _check(op, read)
-        flat, size = Flat(read), self._membership.size
-        with self._call(f"all_reduce with op={op!r}", read):
-            for buffer in flat.buffers if self._links else ():
-                self._ring.all_reduce(buffer, _UFUNCS[op], size if op == "mean" else 1)
-        return flat.arrays()
+        _check_rings(rings, size)
+        _check_compression(compress, read)
+        flat = Flat([halves.summed(array) for array in read] if compress else read)
+        reduction = Reduction(
+            _UFUNCS[op], size if op == "mean" else 1, rings=rings, compress=compress is not None
+        )
+        lost: tuple[int, float] | None = None
+        with self._call(_name(op, rings, compress), read) as arrived:
+            if self._rings is not None:
+                if rings > len(self._rings):
+                    self._meet(arrived)
+                    self._rings.open(rings)
+                overflow = [self._rings.all_reduce(buffer, reduction) for buffer in flat.buffers]
+                if compress:
+                    lost = self._lost(flat.arrays(), max(overflow, default=0.0))
+        if lost is not None:
+            raise halves.too_large(*lost)
+        reduced = zip(flat.arrays(), read, strict=True)
+        return [array.astype(mine.dtype, copy=False) for array, mine in reduced]
 
     def broadcast(self, arrays: Sequence[npt.ArrayLike], root: int) -> list[Array]:
         """See `Communicator.broadcast`."""
@@ -71,31 +84,25 @@ class Collectives:
         read = _read(arrays)
         flat = Flat(read)
         with self._call(f"broadcast from worker {root}", read):
-            for buffer in flat.buffers if self._links else ():
-                self._ring.broadcast(buffer, root)
+            if self._rings is not None:
+                for buffer in flat.buffers:
+                    self._rings.first.broadcast(buffer, root)
         return flat.arrays()
 
     def barrier(self) -> None:
         """See `Communicator.barrier`."""
         with self._call("barrier", []) as arrived:
-            # The call of the rank before; those of the others come through it.
-            passed_on = arrived
-            for _ in range(self._membership.size - 2):
-                self._sender.send(framed(passed_on))
-                passed_on = self._received(passed_on)
+            self._meet(arrived)
 
     def close(self) -> None:
-        """End the ring's connections, and the thread that sends."""
-        if self._links is None:
+        """End the ring's connections, and the threads that send."""
+        if self._rings is None:
             return
-        for link in self._links:
-            link.cut()  # a call of another thread ends with an error
+        self._rings.cut()  # a call of another thread ends with an error
         with self._lock:
             rank = self._membership.rank
             self._error = self._error or self._membership.broken(rank, "has left the gang")
-            self._sender.close()
-        for link in self._links:
-            link.close()
+            self._rings.close()
 
     @contextlib.contextmanager
     def _call(self, name: str, arrays: Sequence[Array]) -> Iterator[Call]:
@@ -104,37 +111,71 @@ class Collectives:
         with self._lock:
             call = Call(number=self._number, name=name, arrays=types, rank=rank)
             self._number += 1
-            if self._links is None:
+            if self._rings is None:
                 yield call
                 return
             try:
                 if self._error is not None:
                     raise self._error
-                self._sender.send(framed(call))
+                self._rings.sender.send(framed(call))
                 yield self._received(call)
-                self._sender.flush()
+                self._rings.sender.flush()
             except BaseException as error:  # what others have sent of this call may still arrive
                 raise self._failed(name, error) from None
 
+    def _meet(self, arrived: Call) -> None:
+        """Wait until all members have made this call.
+
+        Args:
+            arrived: The call of the rank before; those of the others come through it.
+        """
+        for _ in range(self._membership.size - 2):
+            assert self._rings is not None
+            self._rings.sender.send(framed(arrived))
+            arrived = self._received(arrived)
+
+    def _lost(self, reduced: Sequence[Array], overflow: float) -> tuple[int, float] | None:
+        """Return which array has an infinite result, and the number too large for 16 bits.
+
+        Results are infinite in all members or in none. So all ask each other then, whether that is
+        of a number too large; arrays with infinite numbers have infinite results, too.
+
+        Args:
+            reduced: The results.
+            overflow: The largest number that was too large in this member; 0 without one.
+        """
+        assert self._rings is not None
+        index = halves.not_finite(reduced)
+        if index is None:
+            return None
+        largest = np.array([overflow])
+        self._rings.all_reduce(largest, Reduction(np.maximum))
+        return (index, float(largest[0])) if largest[0] else None
+
     def _received(self, own: Call) -> Call:
-        assert self._links is not None
-        other = self._links.before.receive_message(Call)
+        assert self._rings is not None
+        other = self._rings.before.receive_message(Call)
         if text := difference(own, other):
             raise MembersDisagree(text)
         return other
 
     def _failed(self, name: str, error: BaseException) -> BaseException:
-        """End the ring, whose connections hold parts of a call; return the error to raise."""
-        assert self._links is not None
-        for link in self._links:
-            link.cut()
-        if isinstance(error, GangBroken) and self._sender.error is not None:
-            error = self._sender.error  # `Sender` has cut the other connection for it
+        """End the rings, whose connections hold parts of a call; return the error to raise."""
+        assert self._rings is not None
+        self._rings.cut()
+        error = self._rings.cause(error)
         if self._error is None:
             self._error = error
         if isinstance(error, GangBroken):
             return GangBroken(f"{name}: {error}", error.rank, error.address)
         return error
+
+
+def _name(op: Operation, rings: int, compress: Compression | None) -> str:
+    name = f"all_reduce with op={op!r}"
+    if rings > 1:
+        name += f", rings={rings}"
+    return name if compress is None else f"{name}, compress={compress!r}"
 
 
 def _read(arrays: Sequence[npt.ArrayLike]) -> list[Array]:
@@ -153,3 +194,26 @@ def _check(op: str, arrays: Sequence[Array]) -> None:
             raise InvalidArgument(
                 f"arrays[{index}]", f"{wanted} for op={op!r}", str(array.dtype), hint
             )
+
+
+def _check_rings(rings: int, size: int) -> None:
+    if isinstance(rings, bool) or not isinstance(rings, int) or rings < 1:
+        raise InvalidArgument("rings", "an integer from 1", shown(rings))
+    most = max(1, size - 1)
+    # A program for several workers runs on one, too.
+    if rings > most and size > 1:
+        least = f"1 to {most}" if most > 1 else "1"
+        hint = "for any number of workers use min(rings, max(1, experiment.world_size() - 1))"
+        raise InvalidArgument("rings", f"{least}, as there are {size} workers", str(rings), hint)
+
+
+def _check_compression(compress: object, arrays: Sequence[Array]) -> None:
+    if compress is None:
+        return
+    if compress not in get_args(Compression):
+        raise InvalidArgument("compress", "'float16' or None", shown(compress))
+    for index, array in enumerate(arrays):
+        if array.dtype.kind != "f":
+            expected = f"floating-point numbers for compress={compress!r}"
+            hint = "convert them first, or leave out compress"
+            raise InvalidArgument(f"arrays[{index}]", expected, str(array.dtype), hint)

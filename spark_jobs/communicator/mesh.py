@@ -7,8 +7,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -29,10 +29,12 @@ class Hello(msgspec.Struct, frozen=True):
     Attributes:
         rank: The sender's rank.
         purpose: What the connection is for; 'check' only tries it.
+        ring: The number of the ring that it is for.
     """
 
     rank: int
     purpose: Purpose
+    ring: int = 0
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -43,6 +45,13 @@ class Welcome(msgspec.Struct, frozen=True):
 
 class Ready(msgspec.Struct, frozen=True):
     """The answer to `Welcome`, without which the connection is not used: the sender gave it up."""
+
+
+class Links(NamedTuple):
+    """A member's connections in a ring: from the member before, and to the next one."""
+
+    before: Connection
+    after: Connection
 
 
 class Mesh:
@@ -72,28 +81,36 @@ class Mesh:
         self._end = time.monotonic() + limit
         self._connecting, accepting = tls_contexts(membership)
         self._listener = Listener(plain, accepting, self._arrived)
-        self._before: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        self._before: list[queue.SimpleQueue[Connection]] = [
+            queue.SimpleQueue() for _ in membership.members
+        ]
         self._lock = threading.Lock()
         self._accepted: dict[threading.Thread, Connection] = {}
         self._closed = False
         self._listener.start()
 
-    def open(self, rank: int, purpose: Purpose) -> Connection:
+    def open(self, rank: int, purpose: Purpose, ring: int = 0) -> Connection:
         """Connect to a member.
 
         Args:
             rank: The member's rank.
             purpose: What the connection is for.
+            ring: The number of the ring that it is for.
 
         Raises:
-            GangBroken: It could not be reached within the limit; for requests, within seconds, as
-                it was reached before. Or another member has its address.
+            GangBroken: It could not be reached within the limit; for requests and further rings,
+                within seconds, as it was reached before. Or another member has its address.
         """
-        end = time.monotonic() + _AGAIN if purpose == "requests" else self._end
+        again = purpose == "requests" or ring > 0
+        end = time.monotonic() + _AGAIN if again else self._end
         why = ""
         while True:
             try:
-                connection, found = self._open(rank, purpose, max(_RETRY, end - time.monotonic()))
+                connection, found = self._open(
+                    Hello(self._membership.rank, purpose, ring),
+                    rank,
+                    max(_RETRY, end - time.monotonic()),
+                )
             except (OSError, GangBroken) as error:
                 # The last try ends with the limit, whatever is wrong.
                 if not why or time.monotonic() < end:
@@ -104,18 +121,18 @@ class Mesh:
                 connection.close()
                 raise self._membership.broken(rank, f"says that it is worker {found}")
             if time.monotonic() + _RETRY > end:
-                if purpose == "requests":
+                if again:
                     raise self._membership.broken(rank, f"has ended or left the gang ({why})")
                 raise self._unreached(rank, why)
             time.sleep(_RETRY)
 
-    def _open(self, rank: int, purpose: Purpose, seconds: float) -> tuple[Connection, int]:
+    def _open(self, hello: Hello, rank: int, seconds: float) -> tuple[Connection, int]:
         """Return a connection to the address of a rank, and the rank that its member says."""
         members = self._membership
         tls = connected(self._connecting, host_and_port(members.members[rank]), seconds)
         connection = Connection(tls, members, rank, min(seconds, _HELLO))
         try:
-            connection.send_message(Hello(members.rank, purpose))
+            connection.send_message(hello)
             welcome = connection.receive_message(Welcome)
             if welcome.rank == rank:
                 connection.send_message(Ready())
@@ -137,16 +154,37 @@ class Mesh:
         )
 
     def from_before(self) -> Connection:
-        """Wait for the ring's connection from the rank before.
+        """Wait for the first ring's connection from the rank before.
 
         Raises:
             GangBroken: It has not connected within the limit.
         """
+        return self._from((self._membership.rank - 1) % self._membership.size, 0, self._end)
+
+    def open_ring(self, number: int, order: Sequence[int]) -> Links:
+        """Open a further ring, together with all members, which are in this call, too.
+
+        Args:
+            number: Its number, from 1.
+            order: The ranks in the order in which it visits them.
+
+        Raises:
+            GangBroken: A member has ended.
+        """
+        end = time.monotonic() + self._limit
+        place = order.index(self._membership.rank)
+        after = self.open(order[(place + 1) % len(order)], "ring", number)
         try:
-            return self._before.get(timeout=max(0.0, self._end - time.monotonic()))
+            return Links(self._from(order[place - 1], number, end), after)
+        except BaseException:
+            after.close()
+            raise
+
+    def _from(self, rank: int, ring: int, end: float) -> Connection:
+        try:
+            return self._before[ring].get(timeout=max(0.0, end - time.monotonic()))
         except queue.Empty:
             members = self._membership
-            rank = (members.rank - 1) % members.size
             what = f"has not connected to {members.name(members.rank)} within {self._limit:g} s"
             raise members.broken(rank, what) from None
 
@@ -159,8 +197,9 @@ class Mesh:
         for thread, connection in accepted.items():
             connection.cut()
             thread.join()
-        while not self._before.empty():
-            self._before.get().close()
+        for ring in self._before:
+            while not ring.empty():
+                ring.get().close()
 
     def _arrived(self, tls: ssl.SSLSocket) -> None:
         connection = Connection(tls, self._membership, self._membership.rank, _HELLO)
@@ -176,7 +215,8 @@ class Mesh:
         kept = False
         try:
             hello = connection.receive_message(Hello)
-            if hello.rank not in range(self._membership.size):
+            every = range(self._membership.size)
+            if hello.rank not in every or hello.ring not in every:
                 return
             connection.rank = hello.rank
             connection.send_message(Welcome(self._membership.rank))
@@ -190,6 +230,6 @@ class Mesh:
         finally:
             with self._lock:
                 if kept := kept and not self._closed:
-                    self._before.put(connection)
+                    self._before[hello.ring].put(connection)
             if not kept:
                 connection.close()

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from spark_jobs.communicator.arrays import Array, as_bytes
+from spark_jobs.communicator.halves import Halves
 from spark_jobs.communicator.membership import GangBroken
 
 CHUNK = 1 << 18
@@ -117,18 +118,22 @@ class Ring:
         self._before = before
         self._chunk = chunk
 
-    def all_reduce(self, flat: Array, add: np.ufunc, divisor: int = 1) -> None:
+    def all_reduce(
+        self, flat: Array, add: np.ufunc, divisor: int = 1, halves: Halves | None = None
+    ) -> None:
         """Reduce arrays of all members in place; all get the same bits.
 
         Args:
             flat: A contiguous array of one dimension, as long in each member.
             add: The operation, such as `np.add`.
             divisor: Divides the result.
+            halves: Rounds what is sent to 16 bits; None sends numbers as they are.
         """
         parts = np.array_split(flat, self._size)
-        scratch = np.empty(max(1, self._chunk // flat.itemsize), flat.dtype)
+        length = max(1, self._chunk // flat.itemsize)
+        scratch = np.empty(length, flat.dtype if halves is None else np.float16)
         for chunk in self._chunks(parts[self._rank]):
-            self._send(chunk)
+            self._send(chunk if halves is None else halves.of(chunk))
         last = 2 * self._size - 3
         for step in range(last + 1):
             for chunk in self._chunks(parts[(self._rank - step - 1) % self._size]):
@@ -136,12 +141,20 @@ class Ring:
                     arrived = scratch[: len(chunk)]
                     self._receive(arrived)
                     add(chunk, arrived, out=chunk)
-                    if step == self._size - 2 and divisor != 1:
+                    is_whole = step == self._size - 2
+                    if is_whole and divisor != 1:
                         np.divide(chunk, divisor, out=chunk)
+                    sent = chunk if halves is None else halves.of(chunk)
+                    if is_whole and halves is not None:
+                        chunk[:] = sent  # as the others get it
                 else:
-                    self._receive(chunk)
+                    # Not into `scratch`: what is sent on may wait.
+                    sent = chunk if halves is None else np.empty(len(chunk), np.float16)
+                    self._receive(sent)
+                    if halves is not None:
+                        chunk[:] = sent
                 if step < last:
-                    self._send(chunk)
+                    self._send(sent)
 
     def broadcast(self, flat: Array, root: int) -> None:
         """Copy one member's array to all others, in place.

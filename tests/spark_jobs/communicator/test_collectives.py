@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from tests.properties import examples
 from tests.spark_jobs.communicator.gangs import Gang, results
 
 REAL = [np.float16, np.float32, np.float64, np.int8, np.int64, np.uint8, np.uint32]
+FLOATS = [np.float16, np.float32, np.float64]
 NUMPY = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
 
 
@@ -24,10 +27,10 @@ def whole_numbers(dtype):
 
 
 @st.composite
-def gangs_of_arrays(draw):
+def gangs_of_arrays(draw, types=REAL):
     """For each member a list of arrays, with the same types and shapes in all."""
     size = draw(st.integers(1, 5))
-    dtypes = draw(st.lists(st.sampled_from(REAL), max_size=4))
+    dtypes = draw(st.lists(st.sampled_from(types), max_size=4))
     shapes = [
         draw(npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=7)) for _ in dtypes
     ]
@@ -50,6 +53,105 @@ def test_all_reduce_equals_numpy(gang, op):
             assert array.dtype == mine.dtype
             assert array.shape == mine.shape
             np.testing.assert_array_equal(array, wanted.astype(mine.dtype))
+
+
+def assert_reduced(gang, op, **options):
+    """Assert that an all-reduce of small whole numbers equals NumPy's in each member."""
+    expected = [NUMPY[op](np.stack(same), axis=0) for same in zip(*gang, strict=True)]
+    for found in results(len(gang), lambda c: c.all_reduce(gang[c.rank], op, **options)):
+        for array, wanted, mine in zip(found, expected, gang[0], strict=True):
+            assert array.dtype == mine.dtype
+            assert array.shape == mine.shape
+            np.testing.assert_array_equal(array, wanted.astype(mine.dtype))
+
+
+@examples(40)
+@given(gangs_of_arrays(), st.sampled_from(["sum", "min", "max"]), st.data())
+def test_several_rings_equal_numpy(gang, op, data):
+    assert_reduced(gang, op, rings=data.draw(st.integers(1, max(1, len(gang) - 1))))
+
+
+@examples(40)
+@given(gangs_of_arrays(FLOATS), st.sampled_from(["sum", "min", "max"]), st.data())
+def test_halves_equal_numpy(gang, op, data):
+    rings = data.draw(st.integers(1, max(1, len(gang) - 1)))
+    assert_reduced(gang, op, rings=rings, compress="float16")
+
+
+@pytest.mark.parametrize(("size", "rings"), [(3, 2), (4, 3), (5, 4)])
+@pytest.mark.parametrize("length", [1, 3, CHUNK + 1, 5 * CHUNK // 4 + 3])
+@pytest.mark.parametrize("compress", [None, "float16"])
+def test_the_mean_in_several_rings_is_the_same_in_all_members(size, rings, length, compress):
+    arrays = np.random.default_rng(length).normal(size=(size, length)).astype(np.float32)
+    options = {"rings": rings, "compress": compress}
+    found = results(size, lambda c: c.all_reduce([arrays[c.rank]], **options)[0])
+    # Each of up to 5 sums on the way is off by up to 2 ** -11 of itself, and none is above 16.
+    off = 1e-6 if compress is None else 5 * 16 * 2**-11 / size
+    np.testing.assert_allclose(found[0], arrays.mean(axis=0), rtol=1e-5, atol=off)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_calls_with_other_numbers_of_rings_follow_each_other():
+    def body(communicator):
+        sums = []
+        for number, rings in enumerate([1, 3, 2, 1, 2, 3]):
+            given = [np.full(100_003, communicator.rank + number), np.float32([number])]
+            array, one = communicator.all_reduce(given, "sum", rings=rings)
+            assert one == 4 * number
+            communicator.barrier()
+            (copied,) = communicator.broadcast([array], root=number % 4)
+            sums.append(set(copied.tolist()))
+        return sums
+
+    assert results(4, body) == [[{6 + 4 * number} for number in range(6)]] * 4
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("numbers", "op", "largest"),
+    [
+        ([70_000.0, 1.0, 1.0, 1.0], "sum", (70_000, 70_003)),  # one worker's
+        ([60_000.0, 60_000.0, 0.0, 0.0], "sum", (120_000, 120_000)),  # a sum
+        ([-70_000.0, 1.0, 1.0, 1.0], "min", (70_000, 70_000)),
+        ([300_000.0, 1.0, 1.0, 1.0], "mean", (75_000, 300_003)),
+    ],
+)
+def test_what_16_bits_do_not_hold_is_named_in_all_members_which_go_on(size, numbers, op, largest):
+    def body(communicator):
+        array = np.full(7, numbers[communicator.rank], np.float32)
+        with pytest.raises(InvalidArgument) as raised:
+            communicator.all_reduce([np.ones(3, np.float32), array], op, compress="float16")
+        communicator.barrier()
+        return str(raised.value)
+
+    (text,) = set(results(size, body))
+    found = re.match(r"arrays\[1\]: .* from -65504 to 65504 .*, got (\d+);", text)
+    assert largest[0] <= int(found[1]) <= largest[1]
+
+
+def test_numbers_that_are_infinite_before_the_call_are_returned():
+    def body(communicator):
+        given = np.float32([np.inf if communicator.rank else 1.0, np.nan, 2.0])
+        return communicator.all_reduce([given], "sum", compress="float16")[0].tolist()
+
+    for found in results(3, body):
+        assert found[0] == np.inf
+        assert np.isnan(found[1])
+        assert found[2] == 6
+
+
+def test_a_number_that_16_bits_do_not_hold_is_no_error_if_another_is_the_least():
+    def body(communicator):
+        given = np.float32([100_000.0 if communicator.rank else 3.0])
+        return communicator.all_reduce([given], "min", compress="float16")[0].tolist()
+
+    assert results(3, body) == [[3.0]] * 3
+
+
+def test_one_worker_takes_the_options_of_several_and_rounds_nothing():
+    (found,) = results(1, lambda c: c.all_reduce([[0.1, 1e9]], rings=3, compress="float16"))
+    assert found[0].tolist() == [0.1, 1e9]
 
 
 @examples(20)
@@ -157,6 +259,13 @@ def test_twelve_members_on_one_host():
             [lambda c: c.all_reduce([1.0], "sum"), lambda c: c.all_reduce([1.0], "max")],
             "worker 0 calls all_reduce with op='sum', but worker",
         ),
+        (
+            [
+                lambda c: c.all_reduce([1.0]),
+                lambda c: c.all_reduce([1.0], compress="float16"),
+            ],
+            "worker 0 calls all_reduce with op='mean', but worker",
+        ),
     ],
 )
 @pytest.mark.parametrize("size", [2, 3])
@@ -195,6 +304,21 @@ def test_after_a_failed_call_the_next_one_fails_too():
         (
             lambda c: c.all_reduce([1.0], "product"),
             "op: expected one of 'mean', 'sum', 'min', 'max'",
+        ),
+        (
+            lambda c: c.all_reduce([1.0], rings=2),
+            "rings: expected 1, as there are 2 workers, got 2; ",
+        ),
+        (lambda c: c.all_reduce([1.0], rings=0), "rings: expected an integer from 1, got 0"),
+        (lambda c: c.all_reduce([1.0], rings=1.0), "rings: expected an integer from 1, got 1.0"),
+        (lambda c: c.all_reduce([1.0], rings=True), "rings: expected an integer from 1, got True"),
+        (
+            lambda c: c.all_reduce([1.0], compress="int8"),
+            "compress: expected 'float16' or None, got 'int8'",
+        ),
+        (
+            lambda c: c.all_reduce([1.0, 2], "sum", compress="float16"),
+            "arrays[1]: expected floating-point numbers for compress='float16', got int64",
         ),
         (lambda c: c.broadcast([1.0], root=2), "root: expected a rank from 0 to 1, got 2"),
         (lambda c: c.broadcast([np.array([True])]), "arrays[0]: expected an array of numbers"),

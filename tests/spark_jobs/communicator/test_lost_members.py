@@ -18,7 +18,7 @@ LARGE = 50_000_000  # bytes: far more than the kernel keeps for a connection
 HALF_A_CHUNK = f"""
 from spark_jobs.communicator.calls import Call
 from spark_jobs.communicator.arrays import ArrayType
-after = communicator._collectives._links.after
+after = communicator._collectives._rings._links[0].after
 array = ArrayType("uint8", ({LARGE},))
 after.send_message(Call(number=1, name="all_reduce with op='sum'", arrays=(array,), rank=rank))
 after.send(memoryview(bytes(1000)))
@@ -63,6 +63,52 @@ def test_a_member_that_stops(code):
     assert isinstance(error, GangBroken)
     assert error.rank == 1
     assert "data for 0.5 s" in str(error)
+
+
+IN_TWO_RINGS = f"""
+from spark_jobs.communicator.calls import Call
+from spark_jobs.communicator.arrays import ArrayType
+ones = np.ones({LARGE}, np.uint8)
+communicator.all_reduce([ones], "sum", rings=2)
+links = communicator._collectives._rings._links
+array = ArrayType("uint8", ({LARGE},))
+name = "all_reduce with op='sum', rings=2"
+links[0].after.send_message(Call(number=2, name=name, arrays=(array,), rank=rank))
+links[1].after.send(memoryview(bytes(1000)))
+say("half")
+time.sleep(600)
+"""
+
+
+def test_a_member_killed_in_the_middle_of_a_message_in_the_second_ring():
+    with Gang(3) as gang, gang.process(2, IN_TWO_RINGS) as process:
+
+        def body(communicator):
+            ones = np.ones(LARGE, np.uint8)
+            (found,) = communicator.all_reduce([ones], "sum", rings=2)
+            assert (found == 3).all()
+            if communicator.rank == 0:
+                assert process.stdout.readline() == "half\n"
+                process.kill()
+            communicator.all_reduce([ones], "sum", rings=2)
+
+        found = gang.together(body, ranks=[0, 1])
+    for error in found:
+        assert isinstance(error, GangBroken)
+        assert "all_reduce with op='sum', rings=2: worker" in str(error)
+        assert "has ended or left the gang" in str(error)
+
+
+def test_a_member_that_leaves_before_a_second_ring_is_open():
+    with Gang(3) as gang:
+
+        def body(communicator):
+            if communicator.rank != 1:
+                communicator.all_reduce([np.ones(3)], rings=2)
+
+        found = gang.together(body)
+    assert found[1] is None
+    assert all(isinstance(error, GangBroken) for error in (found[0], found[2]))
 
 
 def test_a_member_that_leaves():
