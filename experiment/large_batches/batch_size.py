@@ -218,6 +218,8 @@ def _death(code: int, log: IO[bytes], kills: int) -> Problem:
     text = log.read().decode("utf-8", "replace")
     words = " ".join(text.split())[-_LAST_WORDS:]
     how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
-    by_memory = out_of_memory.ended_by_memory(code, Path(log.name), kills=kills)
+    by_memory = out_of_memory.ended_by_memory(
+        code, Path(log.name), kills=kills, limited=out_of_memory.is_limited()
+    )
     error = f"its process ended by {how}: {words}".rstrip(": ")
     return Problem(memory="memory" if by_memory else None, error=error)

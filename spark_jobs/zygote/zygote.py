@@ -130,6 +130,7 @@ class Zygote:
         overdue = self._watch(child, task)
         # Before it is reaped: after that its limits cannot be read.
         room = out_of_memory.limits(child.pid) if has_crashed(child.pid) else ""
+        limited = out_of_memory.is_limited(child.pid)
         _, status = os.waitpid(child.pid, 0)
         seconds = time.monotonic() - child.started
         end_descendants()
@@ -139,7 +140,10 @@ class Zygote:
         code = os.waitstatus_to_exitcode(status)
         complaints = AttemptPaths(Path(task.folder)).stderr
         if not room or not out_of_memory.ended_by_memory(
-            code, complaints, kills=out_of_memory.oom_kills(self._oom_kills) - kills
+            code,
+            complaints,
+            kills=out_of_memory.oom_kills(self._oom_kills) - kills,
+            limited=limited,
         ):
             room = ""
         ended = Ended(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import errno
 import fcntl
 import itertools
 import mmap
@@ -18,6 +19,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from typing import Any
@@ -154,6 +156,12 @@ def exhaust_memory(how: str) -> float:
         mmap.mmap(-1, 1 << 40)
     if how == "native code":
         ctypes.CDLL("libstdc++.so.6")._Znwm(ctypes.c_size_t(1 << 40))  # operator new, uncaught
+    if how == "a native thread":  # as `std::thread` throws it
+        ctypes.CDLL("libstdc++.so.6")._ZSt20__throw_system_errori(errno.EAGAIN)
+    if how == "a thread":
+        never = threading.Event()
+        while True:
+            threading.Thread(target=never.wait, daemon=True).start()
     return float(len(bytes(1 << 40)))
 
 

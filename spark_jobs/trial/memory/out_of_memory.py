@@ -36,6 +36,12 @@ _SAYS_MEMORY = re.compile(r"\bOOM\b|out.of.memory|allocat", re.IGNORECASE)
 _SAYS_GPU = re.compile(r"\bGPU\b|CUDA|ROCm", re.IGNORECASE)
 _OF_TORCH = re.compile(r"(DefaultCPUAllocator: )|CUDA error: out of memory")
 _OF_NATIVE_CODE = re.compile(rb"std::bad_alloc|memory allocation of \d+ bytes failed")
+# A thread needs address space for its stack: by pthreads, TensorFlow, LLVM, OpenBLAS; by C++.
+_OF_THREADS = re.compile(
+    rb"pthread_create(\(\))? failed|can't start new thread"
+    rb"|std::system_error'?\s+what\(\):\s+Resource temporarily unavailable"
+)
+_OF_PYTHON_THREADS = "can't start new thread"
 # What CPython says when it loses a MemoryError, for which not even a traceback fits (seen in 3.11).
 _OF_LOST_ERROR = "error return without exception set"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
@@ -63,7 +69,8 @@ def kind_of(error: BaseException) -> Literal["memory", "gpu memory"] | None:
         return "gpu memory" if _on_gpu(said, names) else "memory"
     if isinstance(error, RuntimeError) and (found := _OF_TORCH.search(said)):
         return "memory" if found[1] else "gpu memory"
-    return None
+    lacks_thread = isinstance(error, RuntimeError) and said == _OF_PYTHON_THREADS
+    return "memory" if lacks_thread and is_limited() else None
 
 
 def _said(error: BaseException) -> str:
@@ -108,17 +115,28 @@ def limits(pid: int = 0) -> str:
     Args:
         pid: A process of this one's control group that was not reaped yet; 0 for this one.
     """
-    found = []
-    for name, what in (("RLIMIT_AS", "address space"), ("RLIMIT_DATA", "data")):
-        with contextlib.suppress(OSError):  # it may run as another user by now
-            soft, _ = resource.prlimit(pid, getattr(resource, name))
-            if soft != resource.RLIM_INFINITY:
-                found.append(f"{_gib(soft)} of {what} ({name})")
+    found = [f"{_gib(size)} of {what}" for what, size in _own_limits(pid).items()]
     host = psutil.virtual_memory().total
     allowed = min([host, *memory_limits()])
     if allowed < host:
         found.append(f"{_gib(allowed)} of memory (control group)")
     return "the limit is " + " and ".join(found) if found else f"the host has {_gib(host)}"
+
+
+def is_limited(pid: int = 0) -> bool:
+    """Return whether the address space of a process, as for `limits`, is limited."""
+    return bool(_own_limits(pid))
+
+
+def _own_limits(pid: int) -> dict[str, int]:
+    """Return the bytes of each limit that a process has, which may not be its control group's."""
+    found = {}
+    for name, what in (("RLIMIT_AS", "address space"), ("RLIMIT_DATA", "data")):
+        with contextlib.suppress(OSError):  # it may run as another user by now
+            soft, _ = resource.prlimit(pid, getattr(resource, name))
+            if soft != resource.RLIM_INFINITY:
+                found[f"{what} ({name})"] = soft
+    return found
 
 
 def _gib(size: int) -> str:
@@ -151,16 +169,30 @@ def oom_kills_in(text: str) -> int:
     return int(found[1]) if found else 0
 
 
-def ended_by_memory(code: int, complaints: Path, *, kills: int) -> bool:
+def ended_by_memory(code: int, complaints: Path, *, kills: int, limited: bool) -> bool:
     """Return whether a process without an outcome ended for lack of memory.
 
     Args:
         code: Its exit code, or minus the number of a signal.
         complaints: Its standard error.
         kills: Processes of its control group that the kernel has killed for memory meanwhile.
+        limited: Whether its address space was limited (`is_limited`).
     """
     if code == -signal.SIGABRT:
         with contextlib.suppress(OSError), complaints.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS))
-            return _OF_NATIVE_CODE.search(file.read()) is not None
+            return says_memory(file.read(), limited=limited)
     return code == -signal.SIGKILL and kills > 0
+
+
+def says_memory(last_words: bytes, *, limited: bool) -> bool:
+    """Return whether a process that has aborted said that it ran out of memory.
+
+    Args:
+        last_words: The end of its standard error.
+        limited: Whether its address space was limited. Then a thread that could not be started had
+            no room for its stack; else there were too many threads or processes.
+    """
+    if limited and _OF_THREADS.search(last_words):
+        return True
+    return _OF_NATIVE_CODE.search(last_words) is not None

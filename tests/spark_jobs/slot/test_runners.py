@@ -448,6 +448,8 @@ class ProcessContract(RunnerContract):
             ("everything", "MemoryError"),
             ("a mapping", "OSError: [Errno 12] Cannot allocate memory"),
             ("native code", "signal 6 (SIGABRT) before it returned, out of memory"),
+            ("a native thread", "signal 6 (SIGABRT) before it returned, out of memory"),
+            ("a thread", "RuntimeError: can't start new thread"),
         ],
     )
     def test_out_of_memory_is_a_failure_of_its_own_kind(self, start, how, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 import sys
 from types import SimpleNamespace
 
@@ -123,11 +124,67 @@ def test_the_kernels_count_of_kills_is_read(text, kills):
 def test_the_end_of_a_process_in_words(tmp_path, code, complaints, kills, memory_was_short):
     path = tmp_path / "stderr.log"
     path.write_text(complaints)
-    assert out_of_memory.ended_by_memory(code, path, kills=kills) is memory_was_short
+    found = out_of_memory.ended_by_memory(code, path, kills=kills, limited=False)
+    assert found is memory_was_short
 
 
 def test_a_trial_may_have_removed_its_complaints(tmp_path):
-    assert not out_of_memory.ended_by_memory(-6, tmp_path / "stderr.log", kills=0)
+    path = tmp_path / "stderr.log"
+    assert not out_of_memory.ended_by_memory(-6, path, kills=0, limited=True)
+
+
+BY_CPP = """\
+terminate called after throwing an instance of 'std::system_error'
+  what():  Resource temporarily unavailable
+"""
+BY_TENSORFLOW = """\
+F0000 00:00:17 780 env.cc:84] Check failed: ret == 0 (11 vs. 0) Thread tf_Compute creation via \
+pthread_create() failed.
+*** Check failure stack trace: ***
+    @     0x7f9092e6a5a6  tensorflow::DeviceFactory::AddDevices()
+"""
+BY_LLVM = "LLVM ERROR: pthread_create failed: Resource temporarily unavailable\n"
+BY_OPENBLAS = (
+    "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: Resource temporarily "
+    "unavailable\n"
+)
+BY_PYTHON = "RuntimeError: can't start new thread\n"
+
+
+@pytest.mark.parametrize("text", [BY_CPP, BY_TENSORFLOW, BY_LLVM, BY_OPENBLAS, BY_PYTHON])
+def test_a_thread_that_does_not_start_is_out_of_memory_where_the_address_space_is_limited(text):
+    """Without the limit, there are too many threads or processes."""
+    assert out_of_memory.says_memory(text.encode(), limited=True)
+    assert not out_of_memory.says_memory(text.encode(), limited=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "after throwing an instance of 'std::system_error'\n  what():  Broken pipe",
+        "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+        "",
+    ],
+)
+def test_other_errors_of_the_system_are_not_out_of_memory(text):
+    assert not out_of_memory.says_memory(text.encode(), limited=True)
+
+
+@pytest.mark.parametrize(("limited", "kind"), [(True, "memory"), (False, None)])
+def test_a_thread_of_python_that_does_not_start(monkeypatch, limited, kind):
+    monkeypatch.setattr(out_of_memory, "is_limited", lambda: limited)
+    assert out_of_memory.kind_of(RuntimeError("can't start new thread")) == kind
+    assert out_of_memory.kind_of(RuntimeError("something else")) is None
+
+
+@pytest.mark.parametrize(("name", "limited"), [("RLIMIT_AS", True), ("RLIMIT_DATA", True), ("", 0)])
+def test_a_limit_of_address_space_is_one_of_the_process(monkeypatch, name, limited):
+    def prlimit(pid, which):
+        lowest = 1 << 30 if which == getattr(resource, name, None) else resource.RLIM_INFINITY
+        return lowest, resource.RLIM_INFINITY
+
+    monkeypatch.setattr(resource, "prlimit", prlimit)
+    assert out_of_memory.is_limited(7) is bool(limited)
 
 
 @pytest.fixture(params=["version 1", "version 2"])
