@@ -38,8 +38,8 @@ def all_reduce(
         rings: The number of parts in which the arrays go round the workers at once, each in another
             order of them (the idea is that of IBM's multi-colour all-reduce: Kumar et al.,
             Efficient training of convolutional neural nets on large distributed systems, 2017); up
-            to `world_size() - 1`, and any number with one worker. It may pay where a connection
-            between two hosts is slower than each host's network; default 1.
+            to `world_size() - 1`, and any number with one worker. It pays where hosts have
+            several links, not behind one switch. Default 1.
         compress: 'float16' sends floating-point numbers in 16 bits, half of the bytes of float32,
             and sums them in 32 bits (float64 in 64). Each worker rounds the sum that it sends on to
             11 significant bits, and magnitudes below 3e-8 to 0. With one worker nothing is rounded.

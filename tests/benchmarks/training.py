@@ -7,12 +7,15 @@ times mean little on a machine that is shared.
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.benchmarks import (
     digits,
+    emulated_rings,
     kills,
     mirrored_steps,
     out_of_step,
@@ -198,12 +201,21 @@ ROWS: list[Callable[[], list[Row]]] = [
 
 
 def main() -> None:
-    """Print the table, or the one of the candidates for the connections."""
+    """Print the table, or another one that an option chooses."""
     parser = argparse.ArgumentParser()
     help_text = "compare the libraries that could connect the workers, instead"
     parser.add_argument("--candidates", action="store_true", help=help_text)
-    if parser.parse_args().candidates:
+    help_text = "measure all-reduces on an emulated network, instead; as root"
+    parser.add_argument("--rings", action="store_true", help=help_text)
+    options = parser.parse_args()
+    if options.candidates:
         print("\n".join(rings.candidates_table()))
+        return
+    if options.rings:
+        # The namespaces are removed then, too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+        for line in emulated_rings.report():
+            print(line, flush=True)
         return
     print("| measure | value | bar |\n| --- | --- | --- |")
     for rows in ROWS:
