@@ -171,14 +171,31 @@ def hogwild() -> list[Row]:
 
 
 def accuracy_of_codistillation(seeds: int = _SEEDS) -> list[Row]:
-    """Compare codistilled models of the digits with others of as many steps."""
-    one, alone, codistilled = out_of_step.codistillation(seeds)
+    """Compare codistilled models of the digits with one, and with two independent ones."""
+    one, independent, codistilled = out_of_step.codistillation(range(seeds))
     name = f"digits, {seeds} seeds, same steps: accuracy"
-    return [
-        Row(f"{name} of a model that sees all, %", f"{100 * one.mean:.2f}", ""),
-        Row(f"{name} of one that sees half - of one that sees all, %", _apart(alone), ""),
-        Row(f"{name}, codistilled on halves - of one that sees all, %", _apart(codistilled), ""),
-    ]
+    rows = [Row(f"{name} of one model that sees all, %", f"{100 * statistics.fmean(one):.2f}", "")]
+    ways = ("mean of the two", "their averaged predictions")
+    for number, way in enumerate(ways):
+        apart = independent[number], codistilled[number]
+        rows += [
+            Row(
+                f"{name} of two independent models on halves - one, {way}, %",
+                _apart(out_of_step.compared(apart[0], one)),
+                "",
+            ),
+            Row(
+                f"{name} of two codistilled models on halves - one, {way}, %",
+                _apart(out_of_step.compared(apart[1], one)),
+                "",
+            ),
+            Row(
+                f"{name} of two codistilled models - two independent ones, {way}, %",
+                _apart(out_of_step.compared(apart[1], apart[0])),
+                "",
+            ),
+        ]
+    return rows
 
 
 def _apart(found: out_of_step.Accuracy) -> str:

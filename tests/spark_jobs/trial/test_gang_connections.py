@@ -96,7 +96,7 @@ def test_workers_exchange_arrays(outcomes):
         rank = experiment.rank()
         experiment.barrier()
         ((total,), (first,)) = (
-            experiment.all_reduce([rank + x], op="sum"),
+            experiment.all_reduce([rank + x], op="sum", rings=1, compress="float16"),
             experiment.broadcast([float(rank)], root=1),
         )
         return float(total) + 10 * float(first)
@@ -198,8 +198,15 @@ def test_one_worker_gets_copies(tmp_path, inside):
             given = [1.0, 2.0]
             [array] = call([given])
             assert array.tolist() == given
-        with pytest.raises(experiment.InvalidArgument, match="op: expected one of 'mean'"):
-            experiment.all_reduce([1.0], op="product")
+        [array] = experiment.all_reduce([[0.1, 1e9]], rings=3, compress="float16")
+        assert array.tolist() == [0.1, 1e9]  # nothing is sent
+        for name, options in (
+            ("op: expected one of 'mean'", {"op": "product"}),
+            ("rings: expected an integer from 1", {"rings": 0}),
+            ("compress: expected 'float16' or None", {"compress": "int8"}),
+        ):
+            with pytest.raises(experiment.InvalidArgument, match=name):
+                experiment.all_reduce([1.0], **options)
 
 
 def test_a_trial_on_one_slot_imports_no_communicator(tmp_path):
