@@ -56,7 +56,7 @@ from search.stopping.rules import (
     Threshold,
 )
 from search.trial import Failure
-from spark_jobs.strategies.settings import Codistillation, Downpour, Mirrored
+from spark_jobs.strategies.settings import Codistillation, Downpour, Jax, Mirrored
 from spark_jobs.trial.collectives import all_reduce, barrier, broadcast
 from spark_jobs.trial.context import (
     TrialStopped,
@@ -94,6 +94,7 @@ __all__ = [
     "Hyperband",
     "Integer",
     "InvalidArgument",
+    "Jax",
     "JournalDamaged",
     "MedianStopping",
     "Mirrored",

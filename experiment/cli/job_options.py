@@ -59,6 +59,7 @@ _RULES = {
 }
 _STRATEGIES = {
     "mirrored": experiment.Mirrored,
+    "jax": experiment.Jax,
     "downpour": experiment.Downpour,
     "codistillation": experiment.Codistillation,
 }

@@ -33,7 +33,7 @@ from search.errors import InvalidArgument
 from search.space.spaces import Float, Space
 from spark_jobs.cluster.task_needs import is_local
 from spark_jobs.session.session import Session
-from spark_jobs.strategies.mirrored.exposure import risk_of_port
+from spark_jobs.strategies.in_step.exposure import risk_of_port
 
 _LOGGER = logging.getLogger("experiment")
 

@@ -47,7 +47,8 @@ class Plan:
         keep_warm: Seconds for which each executor keeps them imported after a search, for all its
             slots; 0 if each slot imports them for each search.
         workers: Number of slots of each trial, or the least and the greatest number.
-        strategy: How they train together: 'mirrored', 'downpour', 'codistillation', or None.
+        strategy: How they train together: 'mirrored', 'jax', 'downpour', 'codistillation',
+            or None.
         precision: The precision in which Keras computes: 'mixed_bfloat16', 'mixed_float16', or None
             for the one that the train function sets.
         hindrances: Settings that hurt the search, each with `.setting`, `.value`, `.effect` and

@@ -22,10 +22,10 @@ from spark_jobs.slot.closure import Shared
 from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS, Ports
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
-from spark_jobs.strategies.settings import Strategy
+from spark_jobs.strategies.settings import Jax, Strategy
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
-from spark_jobs.zygote.shared_import import OURS
+from spark_jobs.zygote.shared_import import OURS, SELECTS_JAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,18 +78,21 @@ class Prepared:
     @property
     def shared_import(self) -> Shared:
         """The import that the slots of an executor share."""
-        return shared_import(self.preload, self.keep_warm)
+        return shared_import(self.preload, self.keep_warm, self.strategy)
 
 
-def shared_import(preload: Preload, keep_warm: float) -> Shared:
+def shared_import(preload: Preload, keep_warm: float, strategy: Strategy | None = None) -> Shared:
     """Return the import that the slots of an executor share.
 
     Args:
         preload: The modules to import once for all trials.
         keep_warm: Seconds for which they stay imported; 0 for no shared import.
+        strategy: How the workers of a trial train together; one that needs a backend of Keras
+            selects it before the other modules are imported.
     """
+    first = (SELECTS_JAX,) if isinstance(strategy, Jax) else ()
     # `experiment` too: train functions call it, and in the zygote it is imported only once
-    modules = (*preload.required, *OURS)
+    modules = (*first, *preload.required, *OURS)
     return Shared(modules, preload.guessed, keep_warm)
 
 

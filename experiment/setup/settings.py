@@ -64,7 +64,8 @@ class Settings(_Begun):
             the value that rank 0 returns is the trial's. If one fails, all are ended. With a tuple
             such as (2, 4), a trial gets as many of 2 to 4 slots as are free.
         strategy: How the workers of a trial train together: in step by `experiment.Mirrored()`, or
-            'mirrored' for its defaults; out of step by `experiment.Downpour()`, or 'downpour';
+            'mirrored' for its defaults; in step with Keras on JAX by `experiment.Jax()`, or 'jax';
+            out of step by `experiment.Downpour()`, or 'downpour';
             models of their own that learn from each other by `experiment.Codistillation()`, or
             'codistillation'; None leaves all to the train function. 'auto' is 'mirrored' if the
             train function imports TensorFlow or Keras, as for `preload`, and the driver has

@@ -9,7 +9,7 @@ from experiment.setup.function.imports import FRAMEWORKS, imports_of
 from experiment.setup.settings import Settings
 from spark_jobs.installed import is_installed
 from spark_jobs.session.session import Session
-from spark_jobs.strategies.mirrored.exposure import check_port
+from spark_jobs.strategies.in_step.exposure import check_port
 from spark_jobs.strategies.settings import Mirrored, Strategy
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from spark_jobs.strategies.codistillation.codistillation import codistillation
 from spark_jobs.strategies.downpour.downpour import downpour
 from spark_jobs.strategies.mirrored.mirrored import mirrored
-from spark_jobs.strategies.settings import Codistillation, Downpour, Strategy
+from spark_jobs.strategies.on_jax.on_jax import on_jax
+from spark_jobs.strategies.settings import Codistillation, Downpour, Jax, Strategy
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
@@ -38,4 +39,6 @@ def entered(
         return downpour(strategy, communicator)
     if isinstance(strategy, Codistillation):
         return codistillation(strategy, communicator)
+    if isinstance(strategy, Jax):
+        return on_jax(strategy, rank=communicator.rank, members=members, collectives=communicator)
     return mirrored(strategy, rank=communicator.rank, members=members, collectives=communicator)

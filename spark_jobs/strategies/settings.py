@@ -12,7 +12,7 @@ from search.errors import InvalidArgument, did_you_mean, shown
 
 Communication = Literal["auto", "ring", "nccl"]
 Rule = Literal["downpour", "easgd"]
-StrategyName = Literal["auto", "mirrored", "downpour", "codistillation"]
+StrategyName = Literal["auto", "mirrored", "jax", "downpour", "codistillation"]
 
 
 class Mirrored(msgspec.Struct, frozen=True, kw_only=True, tag="mirrored"):
@@ -43,6 +43,34 @@ class Mirrored(msgspec.Struct, frozen=True, kw_only=True, tag="mirrored"):
         if self.communication not in get_args(Communication):
             expected = "'auto', 'ring' or 'nccl'"
             raise InvalidArgument("communication", expected, shown(self.communication))
+        check_flag("unprotected", self.unprotected)
+        msgspec.structs.force_setattr(self, "unprotected", plain(self.unprotected))
+
+
+class Jax(msgspec.Struct, frozen=True, kw_only=True, tag="jax"):
+    """Train one model on all workers of a trial in step, with Keras 3 on JAX.
+
+    Each worker has a copy of the model and computes its part of each batch, by
+    `keras.distribution.DataParallel` over the processes of `jax.distributed`; the workers' GPUs
+    exchange arrays by NVIDIA's library, processors by Gloo. `KERAS_BACKEND` is set before Keras is
+    imported. The train function is the one that runs on a single worker: batch size and learning
+    rate are those of the whole training, whatever the number of workers.
+
+    Args:
+        unprotected: Whether to accept that the ports of JAX and Gloo have no password: who reaches
+            them can read and change what the workers exchange, and end the training. Unless this is
+            True, a warning says so, and the strategy is refused on a cluster with
+            `spark.authenticate` or encrypted traffic.
+
+    Raises:
+        InvalidArgument: An argument is invalid.
+    """
+
+    divides_data: ClassVar[bool] = True
+
+    unprotected: bool = False
+
+    def __post_init__(self) -> None:
         check_flag("unprotected", self.unprotected)
         msgspec.structs.force_setattr(self, "unprotected", plain(self.unprotected))
 
@@ -140,11 +168,12 @@ class Codistillation(msgspec.Struct, frozen=True, kw_only=True, tag="codistillat
         check_integer("burn_in", self.burn_in, 0)
 
 
-Strategy = Mirrored | Downpour | Codistillation
+Strategy = Mirrored | Jax | Downpour | Codistillation
 """How the workers of a trial train together."""
 
 _BY_NAME: dict[str, type[Strategy]] = {
     "mirrored": Mirrored,
+    "jax": Jax,
     "downpour": Downpour,
     "codistillation": Codistillation,
 }

@@ -28,7 +28,7 @@ from search.direction import DirectionName, read_direction
 from search.errors import shown
 from search.trial import Outcome
 from spark_jobs.messages import Attempt, Report, decode, encode, fit
-from spark_jobs.strategies.mirrored.one_address import PortTaken
+from spark_jobs.strategies.in_step.ports import PortTaken
 from spark_jobs.strategies.settings import Strategy
 from spark_jobs.trial import context
 from spark_jobs.trial.events.tf_summary import default_writer

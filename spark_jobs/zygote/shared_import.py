@@ -23,6 +23,9 @@ GUESSED = "--guessed"
 OURS = ("experiment.public", "spark_jobs.trial.events.event_file")
 """Our own modules that are imported for zygotes, after the user's."""
 
+SELECTS_JAX = "spark_jobs.strategies.on_jax.selected"
+"""Our module that selects JAX as Keras' backend when it is imported, before the user's."""
+
 SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET")
 """Variables with Spark's secrets, of its own workers and of the application, for no user code."""
 
@@ -57,7 +60,7 @@ def kept() -> list[tuple[str, ...]]:
     if (warm := warm_here(1.0)) is None:
         return []
     return [
-        tuple(word for word in words if word not in (GUESSED, *OURS))
+        tuple(word for word in words if word not in (GUESSED, SELECTS_JAX, *OURS))
         for words in kept_commands(warm, IMPORTER)
     ]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.import_hooks import when_imported
-from spark_jobs.strategies.mirrored.random_numbers import is_seeded
+from spark_jobs.strategies.in_step.random_numbers import is_seeded
 from spark_jobs.strategies.replacing import replaced
 
 _ADAPTER = "keras.src.trainers.data_adapters.array_data_adapter"

@@ -20,7 +20,7 @@ import numpy as np
 from search.errors import InvalidArgument
 from spark_jobs.import_hooks import when_imported
 from spark_jobs.strategies.collectives import Collectives
-from spark_jobs.strategies.mirrored.agreement import agreement
+from spark_jobs.strategies.in_step.agreement import agreement
 from spark_jobs.strategies.mirrored.keras_versions import (
     UncheckedKeras,
     digest_of,

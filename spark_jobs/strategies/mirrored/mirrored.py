@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from search.errors import InvalidArgument
 from spark_jobs.installed import is_installed
-from spark_jobs.strategies.collectives import Collectives, any_of
+from spark_jobs.strategies.collectives import Collectives
+from spark_jobs.strategies.in_step.leaving import leave_together
+from spark_jobs.strategies.in_step.random_numbers import share_random_numbers, shuffled_alike
 from spark_jobs.strategies.mirrored.batches import Parts
 from spark_jobs.strategies.mirrored.keras_arrays import arrays_alike
 from spark_jobs.strategies.mirrored.keras_fit import corrected_fit
 from spark_jobs.strategies.mirrored.one_address import answer_only_at
-from spark_jobs.strategies.mirrored.random_numbers import share_random_numbers, shuffled_alike
 from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Mirrored
 
-_PATIENCE = 10.0  # seconds for which rank 0 waits at its end
 _SILENCE = 600.0  # seconds without a sign of life after which TensorFlow takes a worker for dead
 
 
@@ -56,7 +55,7 @@ def mirrored(
         entered.enter_context(shuffled_alike(tf, numbers))
         entered.enter_context(strategy.scope())
         yield
-        _leave_together(rank, collectives)
+        leave_together(rank, collectives)
 
 
 def _patient() -> contextlib.AbstractContextManager[None]:
@@ -71,22 +70,6 @@ def _patient() -> contextlib.AbstractContextManager[None]:
     original, name = running.configure_coordination_service, "configure_coordination_service"
     longer = functools.partial(original, heartbeat_timeout_in_ms=int(1000 * _SILENCE))
     return replaced(running, name, longer)
-
-
-def _leave_together(rank: int, collectives: Collectives) -> None:
-    """Wait for the other workers, so that the end of a process is no error in another one.
-
-    TensorFlow takes the end of one for a crash, and aborts what the others still exchange. As rank
-    0's result is the trial's, rank 0 waits for seconds only, and the others until it has ended.
-    """
-
-    def meet() -> None:
-        with contextlib.suppress(Exception):  # the others have ended, each for its own reason
-            any_of(collectives, False)
-
-    meeting = threading.Thread(target=meet, daemon=True)
-    meeting.start()
-    meeting.join(_PATIENCE if rank == 0 else None)
 
 
 def make_strategy(tf: Any, settings: Mirrored, rank: int, members: Sequence[str]) -> Any:

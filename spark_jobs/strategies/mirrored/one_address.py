@@ -13,12 +13,7 @@ import socket
 
 import psutil
 
-from search.errors import ExperimentError
-
-
-class PortTaken(ExperimentError):
-    """Another program has the port for TensorFlow's server; the train function has not run."""
-
+from spark_jobs.strategies.in_step.ports import check_free, port_taken
 
 # TensorFlow lets other sockets of this user listen at its port's number only with this variable.
 _SHARED = "TF_GRPC_REUSE_PORT"
@@ -38,20 +33,16 @@ def answer_only_at(address: str) -> None:
     """
     name, _, number = address.rpartition(":")
     host, port, addresses = name.strip("[]"), int(number), addresses_of_host()
+    check_free("TensorFlow", address)
+    if host not in addresses:
+        return
+    os.environ[_SHARED] = "true"
     try:
-        _check_free(host, port)
-        if host not in addresses:
-            return
-        os.environ[_SHARED] = "true"
         for other in addresses:
             if other != host:
                 _listen_silently(other, port)
     except OSError as error:
-        raise PortTaken(
-            f"TensorFlow cannot listen at {address} ({error.strerror or error}); another program "
-            "may have taken the port: set spark.experiment.workerPorts to ports that no other "
-            "program uses"
-        ) from None
+        raise port_taken("TensorFlow", address, error) from None
 
 
 def addresses_of_host() -> list[str]:
@@ -62,14 +53,6 @@ def addresses_of_host() -> list[str]:
         for address in addresses
         if address.family in (socket.AF_INET, socket.AF_INET6)
     ]
-
-
-def _check_free(host: str, port: int) -> None:
-    """Raise an OSError if a program listens at the port: TensorFlow's own error says less."""
-    family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)  # a slot may hold it so
-        probe.bind(where)
 
 
 def _listen_silently(address: str, port: int) -> None:

@@ -114,12 +114,21 @@ class Ended:
 
 
 class Gangs:
-    """Runs functions in gangs; one at a time."""
+    """Runs functions in gangs; one at a time.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: A folder for what the workers return.
+        backend: Keras' backend.
+    """
+
+    def __init__(self, folder: Path, backend: str = "tensorflow") -> None:
         self._folder = folder
         self._runs = 0
-        environment = os.environ | {"TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        environment = os.environ | {
+            "KERAS_BACKEND": backend,
+            "TF_NUM_INTRAOP_THREADS": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        }
         self._server = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", __name__],
             stdin=subprocess.PIPE,

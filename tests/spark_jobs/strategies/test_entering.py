@@ -11,7 +11,8 @@ from spark_jobs.communicator.requests import Home
 from spark_jobs.strategies import fits
 from spark_jobs.strategies.entering import entered
 from spark_jobs.strategies.mirrored import mirrored
-from spark_jobs.strategies.settings import Codistillation, Downpour, Mirrored, name_of
+from spark_jobs.strategies.on_jax import on_jax
+from spark_jobs.strategies.settings import Codistillation, Downpour, Jax, Mirrored, name_of
 
 MEMBERS = ("127.0.0.1:20000", "127.0.0.1:20001")
 PLACE = {
@@ -22,6 +23,7 @@ PLACE = {
 }
 FRAMEWORKS = [
     (Mirrored(), mirrored, "TensorFlow"),
+    (Jax(), on_jax, "JAX"),
     (Downpour(), fits, "Keras"),
     (Codistillation(), fits, "Keras"),
 ]

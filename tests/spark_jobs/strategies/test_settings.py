@@ -6,6 +6,7 @@ from search.errors import InvalidArgument
 from spark_jobs.strategies.settings import (
     Codistillation,
     Downpour,
+    Jax,
     Mirrored,
     Strategy,
     name_of,
@@ -26,7 +27,13 @@ def test_a_strategy_travels_as_json():
 
 @pytest.mark.parametrize(
     "settings",
-    [Mirrored(), Codistillation(), Downpour(), Downpour(rule="easgd", moving_rate=np.float64(0.3))],
+    [
+        Mirrored(),
+        Jax(),
+        Codistillation(),
+        Downpour(),
+        Downpour(rule="easgd", moving_rate=np.float64(0.3)),
+    ],
 )
 def test_each_strategy_travels_as_json_and_has_a_name(settings):
     data = msgspec.json.encode(settings)

@@ -18,7 +18,7 @@ import experiment
 from search.trial import Trial
 from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.messages import Attempt, Gang
-from spark_jobs.strategies.mirrored.one_address import PortTaken
+from spark_jobs.strategies.in_step.ports import PortTaken
 from spark_jobs.strategies.settings import Mirrored
 from spark_jobs.trial import trial_process
 from spark_jobs.trial.context import TrialContext, entered

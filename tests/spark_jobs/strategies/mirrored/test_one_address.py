@@ -3,7 +3,8 @@ import socket
 
 import pytest
 
-from spark_jobs.strategies.mirrored.one_address import PortTaken, addresses_of_host, answer_only_at
+from spark_jobs.strategies.in_step.ports import PortTaken
+from spark_jobs.strategies.mirrored.one_address import addresses_of_host, answer_only_at
 
 
 def test_a_host_has_a_loopback_address():

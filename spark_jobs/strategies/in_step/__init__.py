@@ -1,0 +1,1 @@
+"""What the strategies share that train one model in step."""

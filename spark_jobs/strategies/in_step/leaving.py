@@ -1,0 +1,35 @@
+"""The end of a training in step: all workers leave it together."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from spark_jobs.strategies.collectives import Collectives, any_of
+
+_PATIENCE = 10.0  # seconds for which rank 0 waits at its end
+
+
+def leave_together(
+    rank: int, collectives: Collectives, then: Callable[[], object] = lambda: None
+) -> None:
+    """Wait for the other workers, so that the end of a process is no error in another one.
+
+    Frameworks take the end of one for a crash, and abort what the others still exchange. As rank
+    0's result is the trial's, rank 0 waits for seconds only, and the others until it has ended.
+
+    Args:
+        rank: The worker's rank.
+        collectives: The collective calls of the workers.
+        then: Called once all workers have come; it ends their connections by the framework.
+    """
+
+    def meet() -> None:
+        with contextlib.suppress(Exception):  # the others have ended, each for its own reason
+            any_of(collectives, False)
+            then()
+
+    meeting = threading.Thread(target=meet, daemon=True)
+    meeting.start()
+    meeting.join(_PATIENCE if rank == 0 else None)

@@ -1,0 +1,1 @@
+"""Training one model in step, with Keras on JAX: `Jax`."""

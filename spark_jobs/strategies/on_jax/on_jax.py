@@ -1,0 +1,134 @@
+"""Keras on JAX for the workers of a trial, as processes of `jax.distributed`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from search.errors import InvalidArgument, shown
+from spark_jobs.import_hooks import when_imported
+from spark_jobs.installed import is_installed
+from spark_jobs.strategies.collectives import Collectives
+from spark_jobs.strategies.fits import around_fits
+from spark_jobs.strategies.in_step.agreement import agreement
+from spark_jobs.strategies.in_step.leaving import leave_together
+from spark_jobs.strategies.in_step.ports import check_free
+from spark_jobs.strategies.in_step.random_numbers import share_random_numbers, shuffled_alike
+from spark_jobs.strategies.on_jax.keras_data import data_of_all, results_for_all
+from spark_jobs.strategies.replacing import replaced
+from spark_jobs.strategies.settings import Jax
+
+_SILENCE = 600  # seconds without a sign of life after which JAX takes a worker for dead
+_JOINING = 60  # seconds for connecting to rank 0, which the workers have reached before
+
+
+@contextlib.contextmanager
+def on_jax(
+    settings: Jax, *, rank: int, members: Sequence[str], collectives: Collectives
+) -> Iterator[None]:
+    """Let Keras distribute the models of a block over the devices of all workers.
+
+    JAX must not have run an operation in this process. All workers enter, and wait for each other.
+
+    Args:
+        settings: The strategy's settings.
+        rank: The worker's rank, from 0.
+        members: Addresses of all workers by rank, as "host:port"; JAX listens at that of rank 0.
+        collectives: The collective calls of the workers.
+
+    Raises:
+        InvalidArgument: JAX or Keras is not installed, or Keras has been imported with another
+            backend.
+        PortTaken: Another program has the port.
+    """
+    for module, framework in (("jax", "JAX"), ("keras", "Keras")):
+        if not is_installed(module):
+            got = f"none on the host of worker {rank}"
+            raise InvalidArgument(
+                "strategy", f"{framework}, for 'jax'", got, "install it, or use None"
+            )
+    importlib.import_module("spark_jobs.strategies.on_jax.selected")
+    import jax
+    import keras
+
+    check_backend(keras.backend.backend())
+    numbers = share_random_numbers(collectives)
+    if rank == 0:
+        check_free("JAX", members[0])
+    _join(jax, rank, members)
+    with contextlib.ExitStack() as entered:
+
+        def shuffle_alike(tf: ModuleType) -> None:
+            entered.enter_context(shuffled_alike(tf, numbers))
+
+        def around(
+            keras: Any, model: Any, arguments: Mapping[str, Any]
+        ) -> contextlib.AbstractContextManager[tuple[list[Any], list[Any]]]:
+            return contextlib.nullcontext(([], [agreement(keras, collectives)]))
+
+        entered.enter_context(when_imported("tensorflow", shuffle_alike))
+        entered.enter_context(around_fits(around))
+        entered.enter_context(data_of_all(jax))
+        entered.enter_context(results_for_all(jax, keras))
+        entered.enter_context(distribution_of(keras, settings).scope())
+        yield
+        leave_together(rank, collectives, jax.distributed.shutdown)
+
+
+def check_backend(backend: str) -> None:
+    """Refuse a backend with which Keras was imported before the trial, or by a setting.
+
+    Args:
+        backend: The name of Keras' backend.
+
+    Raises:
+        InvalidArgument: It is not 'jax'.
+    """
+    if backend != "jax":
+        raise InvalidArgument(
+            "KERAS_BACKEND",
+            "'jax', for strategy 'jax'",
+            shown(backend),
+            "leave it to the strategy: let no module of preload= set it, or import Keras before",
+        )
+
+
+def _join(jax: Any, rank: int, members: Sequence[str]) -> None:
+    """Connect this process to those of the other workers.
+
+    By default JAX's server, at rank 0, listens on all interfaces; and Gloo, by which processors
+    exchange arrays, where the name of the host leads, which often is a loopback address.
+    """
+    from jax._src import xla_bridge  # no public function passes the address on
+
+    own = members[rank].rpartition(":")[0].strip("[]")
+    library = xla_bridge._jax
+    gloo = functools.partial(library.make_gloo_tcp_collectives, hostname=own)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(
+        members[0],
+        len(members),
+        rank,
+        cluster_detection_method="deactivate",
+        initialization_timeout=_JOINING,
+        heartbeat_timeout_seconds=_SILENCE,
+        coordinator_bind_address=members[0],
+    )
+    with replaced(library, "make_gloo_tcp_collectives", gloo):
+        jax.devices()  # makes the connections
+
+
+def distribution_of(keras: Any, settings: Jax) -> Any:
+    """Return how Keras distributes models and data over the devices of all workers.
+
+    Args:
+        keras: The module `keras`.
+        settings: The strategy's settings.
+    """
+    return keras.distribution.DataParallel(
+        devices=keras.distribution.list_devices(), auto_shard_dataset=False
+    )
