@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from typing import ClassVar, Literal, get_args
 
 import msgspec
@@ -12,6 +14,7 @@ from search.errors import InvalidArgument, did_you_mean, shown
 
 Communication = Literal["auto", "ring", "nccl"]
 Rule = Literal["downpour", "easgd"]
+Axes = tuple[Literal["model"] | None, ...]
 StrategyName = Literal["auto", "mirrored", "jax", "downpour", "codistillation"]
 
 
@@ -56,7 +59,15 @@ class Jax(msgspec.Struct, frozen=True, kw_only=True, tag="jax"):
     imported. The train function is the one that runs on a single worker: batch size and learning
     rate are those of the whole training, whatever the number of workers.
 
+    With a `layout`, each worker has a part of the model instead, by `keras.distribution.
+    ModelParallel`, and computes its part for all samples of each batch.
+
     Args:
+        layout: The axis along which each weight is cut into one part per device: a dict of regular
+            expressions, which match all of a weight's path, to the weight's axes as Keras'
+            `LayoutMap` has them, such as `{".*dense.*kernel": (None, "model")}`: 'model' for the
+            axis that is cut, which the number of devices must divide, and None for others. Each
+            device has all of the other weights. Default: nothing is cut.
         unprotected: Whether to accept that the ports of JAX and Gloo have no password: who reaches
             them can read and change what the workers exchange, and end the training. Unless this is
             True, a warning says so, and the strategy is refused on a cluster with
@@ -68,11 +79,39 @@ class Jax(msgspec.Struct, frozen=True, kw_only=True, tag="jax"):
 
     divides_data: ClassVar[bool] = True
 
+    layout: dict[str, Axes] | None = None
     unprotected: bool = False
 
     def __post_init__(self) -> None:
+        if self.layout is not None:
+            msgspec.structs.force_setattr(self, "layout", _read_layout(self.layout))
         check_flag("unprotected", self.unprotected)
         msgspec.structs.force_setattr(self, "unprotected", plain(self.unprotected))
+
+
+def _read_layout(layout: object) -> dict[str, Axes]:
+    """Return a layout that a user passed, with tuples of axes."""
+    if not isinstance(layout, Mapping) or not layout:
+        expected = "a dict such as {'.*dense.*kernel': (None, 'model')}, or None"
+        raise InvalidArgument("layout", expected, shown(layout))
+    found: dict[str, Axes] = {}
+    for pattern, axes in layout.items():
+        if not isinstance(pattern, str) or not _is_pattern(pattern):
+            raise InvalidArgument("layout", "regular expressions as its keys", shown(pattern))
+        given = tuple(axes) if isinstance(axes, list | tuple) else ()
+        if [axis for axis in given if axis is not None] != ["model"]:
+            expected = "one 'model' and None for each other axis, such as (None, 'model')"
+            raise InvalidArgument(f"layout[{pattern!r}]", expected, shown(axes))
+        found[pattern] = given
+    return found
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
 
 
 class Downpour(msgspec.Struct, frozen=True, kw_only=True, tag="downpour"):

@@ -11,7 +11,7 @@ import experiment
 
 pytestmark = [pytest.mark.slow, pytest.mark.contract]
 
-pytest.importorskip("jax", reason="needs jax: .venv/bin/python -m pip install jax")
+pytest.importorskip("jax", reason="needs the extra jax")
 
 
 def train(lost):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -68,7 +69,8 @@ def on_jax(
         def around(
             keras: Any, model: Any, arguments: Mapping[str, Any]
         ) -> contextlib.AbstractContextManager[tuple[list[Any], list[Any]]]:
-            return contextlib.nullcontext(([], [agreement(keras, collectives)]))
+            first = [] if settings.layout is None else [_check_layout(keras, settings.layout)]
+            return contextlib.nullcontext((first, [agreement(keras, collectives)]))
 
         entered.enter_context(when_imported("tensorflow", shuffle_alike))
         entered.enter_context(around_fits(around))
@@ -129,6 +131,30 @@ def distribution_of(keras: Any, settings: Jax) -> Any:
         keras: The module `keras`.
         settings: The strategy's settings.
     """
-    return keras.distribution.DataParallel(
-        devices=keras.distribution.list_devices(), auto_shard_dataset=False
+    distribution = keras.distribution
+    devices = distribution.list_devices()
+    if settings.layout is None:
+        return distribution.DataParallel(devices=devices, auto_shard_dataset=False)
+    mesh = distribution.DeviceMesh((1, len(devices)), ("batch", "model"), devices)
+    layouts = distribution.LayoutMap(mesh)
+    layouts.update(settings.layout)
+    return distribution.ModelParallel(
+        layout_map=layouts, batch_dim_name="batch", auto_shard_dataset=False
     )
+
+
+def _check_layout(keras: Any, layout: Mapping[str, Any]) -> Any:
+    """Return a callback that refuses a model of which a layout cuts no weight."""
+
+    class Check(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_begin(self, logs: Any = None) -> None:
+            paths = [variable.path for variable in self.model.weights]
+            if not any(re.fullmatch(pattern, path) for pattern in layout for path in paths):
+                raise InvalidArgument(
+                    "layout",
+                    f"an expression that matches one of {', '.join(paths[:10])}",
+                    ", ".join(map(repr, layout)),
+                    "print the path of each of model.weights",
+                )
+
+    return Check()

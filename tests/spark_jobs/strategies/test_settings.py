@@ -30,6 +30,7 @@ def test_a_strategy_travels_as_json():
     [
         Mirrored(),
         Jax(),
+        Jax(layout={".*kernel": [None, "model"]}),
         Codistillation(),
         Downpour(),
         Downpour(rule="easgd", moving_rate=np.float64(0.3)),
@@ -125,3 +126,22 @@ def test_invalid_settings_of_codistillation_are_refused(arguments, message):
 def test_settings_have_names():
     with pytest.raises(TypeError):
         Mirrored("ring")
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({}, "layout: expected a dict such as {'.*dense.*kernel': (None, 'model')}, or None"),
+        ("kernel", "layout: expected a dict such as"),
+        ({"(": ("model",)}, "layout: expected regular expressions as its keys, got '('"),
+        ({"a": "model"}, "layout['a']: expected one 'model' and None for each other axis"),
+        ({"a": (None,)}, "layout['a']: expected one 'model'"),
+        ({"a": ("model", "model")}, "layout['a']: expected one 'model'"),
+        ({"a": ("batch", "model")}, "layout['a']: expected one 'model'"),
+        ({"a": (np.zeros(2), "model")}, "layout['a']: expected one 'model'"),
+    ],
+)
+def test_an_invalid_layout_is_refused(layout, message):
+    with pytest.raises(InvalidArgument) as raised:
+        Jax(layout=layout)
+    assert message in str(raised.value)

@@ -12,17 +12,10 @@ from search.errors import InvalidArgument
 from spark_jobs.strategies.on_jax import selected
 from spark_jobs.strategies.on_jax.on_jax import check_backend
 from tests.spark_jobs.strategies.on_jax import train_functions as functions
-from tests.spark_jobs.strategies.on_jax.train_functions import BATCH
 
 
 def difference(some, others):
     return max(np.abs(one - other).max() for one, other in zip(some, others, strict=True))
-
-
-def both(gangs, function, *args):
-    """Return what one worker returns, and what each of two returns."""
-    (one,) = gangs.values(function, 1, *args)
-    return one, *gangs.values(function, 2, *args)
 
 
 def test_the_backend_is_selected_by_an_import(monkeypatch):
@@ -37,65 +30,96 @@ def test_another_backend_is_refused():
         check_backend("tensorflow")
 
 
-@pytest.mark.slow
-@pytest.mark.contract
-@pytest.mark.parametrize(
-    ("optimizer", "normalized", "samples"),
-    [("adam", None, 20 * BATCH), ("sgd", False, 20 * BATCH + 3)],
-    ids=["adam", "sgd, batch normalization and an uneven batch"],
-)
-def test_two_workers_train_the_model_of_one(jax_gangs, optimizer, normalized, samples):
-    one, first, second = both(jax_gangs, functions.trained, optimizer, normalized, samples)
-    assert difference(one["weights"], first["weights"]) < 1e-5
-    assert difference(first["weights"], second["weights"]) == 0
-    for name, values in one["history"].items():
-        assert first["history"][name] == second["history"][name]
-        assert first["history"][name] == pytest.approx(values, abs=1e-5)
-    assert first["evaluated"] == pytest.approx(one["evaluated"], abs=1e-5)
-    assert np.allclose(first["predicted"], one["predicted"], atol=1e-4)
-    assert np.array_equal(first["predicted"], second["predicted"])
-
-
-@pytest.mark.slow
-@pytest.mark.contract
-def test_data_sets_single_batches_and_saved_weights_are_those_of_one_worker(jax_gangs, tmp_path):
-    one, first, second = both(jax_gangs, functions.other_ways, str(tmp_path))
-    for found in (first, second):
-        assert difference(one["weights"], found["weights"]) < 1e-5
-        assert difference(found["weights"], found["loaded"]) == 0
-        assert found["loss"] == pytest.approx(one["loss"], abs=1e-5)
-        for name in ("single", "called"):
-            assert np.allclose(found[name], one[name], atol=1e-4)
-
-
 @pytest.fixture(scope="module")
-def two(jax_gangs):
-    """What two workers see."""
-    return jax_gangs.values(functions.observed, 2)
+def runs(jax_gangs, tmp_path_factory):
+    """What one worker makes of several trainings, what each of two, and what each of two halves."""
+    folder = str(tmp_path_factory.mktemp("weights"))
+    (one,) = jax_gangs.values(functions.everything, 1, folder)
+    return one, *(
+        jax_gangs.values(function, 2, folder) for function in (functions.everything, functions.cut)
+    )
+
+
+def check_same(training, one, found):
+    """Check that a training of a worker among several is that of one worker alone."""
+    own, others = one[training], found[training]
+    assert difference(own["weights"], others["weights"]) < 1e-5
+    for name, values in own["history"].items():
+        assert others["history"][name] == pytest.approx(values, abs=1e-5)
+    assert others["evaluated"] == pytest.approx(own["evaluated"], abs=1e-5)
+    assert np.allclose(own["predicted"], others["predicted"], atol=1e-4)
+
+
+def check_other_ways(one, found):
+    """Check the same of a data set, of single batches and of saved weights."""
+    own, others = one["other ways"], found["other ways"]
+    assert difference(own["weights"], others["weights"]) < 1e-5
+    assert difference(others["weights"], others["loaded"]) == 0
+    assert others["loss"] == pytest.approx(own["loss"], abs=1e-5)
+    assert np.allclose(own["single"], others["single"], atol=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_all_workers_draw_the_same_random_numbers(two):
+def test_two_workers_train_the_model_of_one(runs):
+    one, two, _ = runs
+    for found in two:
+        check_same("adam", one, found)
+        check_same("sgd", one, found)  # with batch normalization and an uneven batch
+        check_other_ways(one, found)
+        assert np.allclose(one["called"], found["called"], atol=1e-4)
     first, second = two
-    assert first["drawn"] == second["drawn"]
-    assert first["orders"] == second["orders"]
-    assert first["orders"][0] != first["orders"][1]
+    assert difference(first["sgd"]["weights"], second["sgd"]["weights"]) == 0
+    assert first["sgd"]["history"] == second["sgd"]["history"]
 
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_all_workers_leave_fit_if_a_callback_of_one_asks(two):
-    assert [found["epochs"] for found in two] == [2, 2]
+def test_a_model_that_is_cut_over_two_workers_is_trained_as_by_one(runs):
+    one, _, halves = runs
+    for found in halves:
+        check_same("adam", one, found)
+        check_other_ways(one, found)
 
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_no_port_answers_at_another_address_than_the_worker_s(two):
-    assert [found["listens"] for found in two] == [
+def test_each_worker_has_one_half_of_a_model_that_is_cut(runs):
+    for found in runs[2]:
+        weights = [(64, 16), (16,), (32, 5), (5,)]
+        of_optimizer = [(), (), *weights]  # steps, learning rate, momenta
+        assert found["parts"] == [*weights, *of_optimizer]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_layout_that_cuts_no_weight_of_a_model_is_refused(runs):
+    for found in runs[2]:
+        assert found["refused"].startswith("layout: expected an expression that matches one of ")
+        assert "/last/kernel" in found["refused"]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_all_workers_leave_fit_if_a_callback_of_one_asks(runs):
+    assert [found["seen"]["epochs"] for found in runs[1]] == [2, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_no_port_answers_at_another_address_than_the_worker_s(runs):
+    assert [found["seen"]["listens"] for found in runs[1]] == [
         {"127.0.0.1", "::ffff:127.0.0.1"},  # JAX's server, and Gloo
         {"127.0.0.1"},
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_all_workers_draw_the_same_random_numbers(runs):
+    first, second = (found["drawn"] for found in runs[1])
+    assert first == second
+    assert first["orders"][0] != first["orders"][1]
 
 
 @pytest.mark.slow

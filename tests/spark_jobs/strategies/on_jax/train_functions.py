@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 from typing import Any
 
@@ -28,85 +29,128 @@ def entered(worker: Worker, settings: Jax | None = None) -> Any:
     )
 
 
-def trained(
-    worker: Worker, optimizer: str, normalized: bool | None, samples: int
-) -> dict[str, Any]:
-    """Return all that `fit`, `evaluate` and `predict` make of digits."""
+CUT = {".*dense.*kernel": (None, "model"), ".*dense.*bias": ("model",)}
+
+
+def everything(worker: Worker, folder: str) -> dict[str, Any]:
+    """Return what a worker makes of digits in several ways, with the same weights at first."""
+    random.seed(worker.rank)  # the workers begin with other random numbers
+    np.random.seed(worker.rank)
     with entered(worker):
-        images, labels = digits(samples)
-        model = compiled(network(normalized), optimizer)
-        fitted = model.fit(
-            images,
-            labels,
-            batch_size=BATCH,
-            epochs=1,
-            verbose=0,
-            validation_data=(images[:101], labels[:101]),
-        )
         return {
-            "weights": model.get_weights(),
-            "history": fitted.history,
-            "evaluated": model.evaluate(images, labels, batch_size=BATCH, verbose=0),
-            "predicted": model.predict(images[:65], batch_size=BATCH, verbose=0),
+            "drawn": _drawn(),
+            "adam": _fitted("adam", None, 20 * BATCH),
+            "sgd": _fitted("sgd", False, 20 * BATCH + 3),
+            "other ways": _other_ways(f"{folder}/{worker.size}-{worker.rank}.weights.h5"),
+            "seen": _seen(worker),
+            "called": np.asarray(compiled(network())(digits(3)[0])),
         }
 
 
-def other_ways(worker: Worker, folder: str) -> dict[str, Any]:
-    """Return what one worker and several make of a data set, single batches and saved weights."""
-    with entered(worker):
-        import tensorflow as tf
-
-        images, labels = digits(5 * BATCH)
-        dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH)
-        model = compiled(network(), at_once=2)
-        model.fit(dataset, epochs=2, verbose=0)
-        loss = model.train_on_batch(images[:BATCH], labels[:BATCH])
-        path = f"{folder}/{worker.size}-{worker.rank}.weights.h5"
-        model.save_weights(path)
-        other = network()
-        other.load_weights(path)
+def cut(worker: Worker, folder: str) -> dict[str, Any]:
+    """Return the same of a model that is cut over the workers, and the shapes of its parts."""
+    with entered(worker, Jax(layout=CUT)):
+        model = compiled(network())
+        model.fit(*digits(BATCH), verbose=0)
+        variables = [*model.weights, *model.optimizer.variables]
         return {
-            "weights": model.get_weights(),
-            "loss": [float(number) for number in loss],
-            "loaded": other.get_weights(),
-            "single": model.predict_on_batch(images[:3]),
-            "called": np.asarray(model(images[:3])),
+            "adam": _fitted("adam", None, 20 * BATCH),
+            "other ways": _other_ways(f"{folder}/{worker.rank}-cut.weights.h5"),
+            "parts": [_shape_of_part(variable) for variable in variables],
+            "refused": _refused(),
         }
 
 
-def observed(worker: Worker) -> dict[str, Any]:
+def _shape_of_part(variable: Any) -> tuple[int, ...]:
+    (part,) = variable.value.addressable_shards
+    return tuple(part.data.shape)
+
+
+def _fitted(optimizer: str, normalized: bool | None, samples: int) -> dict[str, Any]:
+    images, labels = digits(samples)
+    model = compiled(network(normalized), optimizer)
+    fitted = model.fit(
+        images,
+        labels,
+        batch_size=BATCH,
+        verbose=0,
+        validation_data=(images[:101], labels[:101]),
+    )
+    return {
+        "weights": model.get_weights(),
+        "history": fitted.history,
+        "evaluated": model.evaluate(images, labels, batch_size=BATCH, verbose=0),
+        "predicted": model.predict(images[:65], batch_size=BATCH, verbose=0),
+    }
+
+
+def _other_ways(path: str) -> dict[str, Any]:
+    """Train on a data set, in several steps at once, and on a batch; save the weights."""
+    import tensorflow as tf
+
+    images, labels = digits(5 * BATCH)
+    dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH)
+    model = compiled(network(), at_once=2)
+    model.fit(dataset, epochs=2, verbose=0)
+    loss = model.train_on_batch(images[:BATCH], labels[:BATCH])
+    model.save_weights(path)
+    other = network()
+    other.load_weights(path)
+    return {
+        "weights": model.get_weights(),
+        "loss": [float(number) for number in loss],
+        "loaded": other.get_weights(),
+        "single": model.predict_on_batch(images[:3]),
+    }
+
+
+def _seen(worker: Worker) -> dict[str, Any]:
     """Return what a worker draws at random, where it listens, and the epochs until another stops.
 
     Worker 1 stops `fit` within its second epoch.
     """
-    with entered(worker):
-        import keras
-        import tensorflow as tf
+    import keras
 
-        class Stop(keras.callbacks.Callback):
-            epoch = 0
+    class Stop(keras.callbacks.Callback):
+        epoch = 0
 
-            def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-                self.epoch = epoch
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.epoch = epoch
 
-            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-                if worker.rank == 1 and self.epoch == 1 and batch == 2:
-                    self.model.stop_training = True
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if worker.rank == 1 and self.epoch == 1 and batch == 2:
+                self.model.stop_training = True
 
-        dataset = tf.data.Dataset.range(50).shuffle(50)
-        orders = [[int(number) for number in dataset] for _ in range(2)]
-        drawn = float(np.random.random())
-        images, labels = digits(5 * BATCH)
-        fitted = compiled(network()).fit(
-            images, labels, batch_size=BATCH, epochs=4, verbose=0, callbacks=[Stop()]
-        )
-        found = psutil.Process().net_connections("inet")
-        return {
-            "orders": orders,
-            "drawn": drawn,
-            "epochs": len(fitted.history["loss"]),
-            "listens": {each.laddr.ip for each in found if each.status == psutil.CONN_LISTEN},
-        }
+    images, labels = digits(5 * BATCH)
+    fitted = compiled(network()).fit(
+        images, labels, batch_size=BATCH, epochs=4, verbose=0, callbacks=[Stop()]
+    )
+    found = psutil.Process().net_connections("inet")
+    return {
+        "epochs": len(fitted.history["loss"]),
+        "listens": {each.laddr.ip for each in found if each.status == psutil.CONN_LISTEN},
+    }
+
+
+def _drawn() -> dict[str, Any]:
+    """Return random numbers, and the orders in which a data set without a seed comes."""
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.range(50).shuffle(50)
+    orders = [[int(number) for number in dataset] for _ in range(2)]
+    return {"orders": orders, "numbers": [random.random(), float(np.random.random())]}
+
+
+def _refused() -> str:
+    """Return the error of a model whose weights the layout does not name."""
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(10, name="last")])
+    try:
+        compiled(model).fit(*digits(BATCH), verbose=0)
+    except Exception as error:
+        return str(error)
+    return ""
 
 
 def killed(worker: Worker) -> str:
