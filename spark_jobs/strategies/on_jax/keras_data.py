@@ -45,8 +45,8 @@ def data_of_all(jax: Any) -> Iterator[None]:
     if arguments != _ARGUMENTS:
         raise UnknownKeras(
             "strategy 'jax': expected keras.src.backend.jax.distribution_lib.distribute_data_input"
-            f"({', '.join(_ARGUMENTS)}), as in Keras 3.12 to 3.15, got ({', '.join(arguments)}) in "
-            f"{keras.__version__}; install one of these versions, or use None"
+            f"({', '.join(_ARGUMENTS)}), as in Keras 3.15, got ({', '.join(arguments)}) in "
+            f"{keras.__version__}; install that version, or use None"
         )
 
     def distribute(per_process_batch: Any, layout: Any, batch_dim_name: str) -> Any:

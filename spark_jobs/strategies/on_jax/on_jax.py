@@ -42,8 +42,8 @@ def on_jax(
         collectives: The collective calls of the workers.
 
     Raises:
-        InvalidArgument: JAX or Keras is not installed, or Keras has been imported with another
-            backend.
+        InvalidArgument: JAX or Keras is not installed, Keras has been imported with another
+            backend, or JAX has run an operation in this process.
         PortTaken: Another program has the port.
     """
     for module, framework in (("jax", "JAX"), ("keras", "Keras")):
@@ -107,6 +107,13 @@ def _join(jax: Any, rank: int, members: Sequence[str]) -> None:
     """
     from jax._src import xla_bridge  # no public function passes the address on
 
+    if xla_bridge.backends_are_initialized():
+        raise InvalidArgument(
+            "preload",
+            "modules that run no operation of JAX when they are imported, for 'jax'",
+            "one that has",
+            "let the train function run it, or pass preload= without that module",
+        )
     own = members[rank].rpartition(":")[0].strip("[]")
     library = xla_bridge._jax
     gloo = functools.partial(library.make_gloo_tcp_collectives, hostname=own)

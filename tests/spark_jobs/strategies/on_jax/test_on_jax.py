@@ -128,3 +128,11 @@ def test_the_end_of_a_worker_is_an_error_in_the_other(jax_gangs):
     first, second = jax_gangs.ended(functions.killed, 2)
     assert second.code == -9
     assert first.value is None or "Connection" in first.value or "closed" in first.value, first
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_process_in_which_jax_has_run_is_refused(jax_gangs):
+    for ended in jax_gangs.ended(functions.late, 2):
+        assert ended.code == 1
+        assert "preload: expected modules that run no operation of JAX" in ended.value

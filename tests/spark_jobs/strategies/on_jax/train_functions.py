@@ -165,3 +165,12 @@ def killed(worker: Worker) -> str:
             except Exception as error:
                 return str(error)
     return "nothing"
+
+
+def late(worker: Worker) -> None:
+    """Enter the strategy after an operation of JAX, as with a preloaded module that runs one."""
+    import jax
+
+    jax.numpy.zeros(1)
+    with entered(worker):
+        pass
