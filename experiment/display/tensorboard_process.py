@@ -7,7 +7,8 @@ and all searches at `/search/`.
 
 For a run on HDFS the files that TensorBoard reads are copied to this host, and the copy is kept up
 to date. That takes one request per running trial; TensorBoard's own reader takes three for every
-trial, without time-outs or retries.
+trial, without time-outs or retries. The output of a trial, and the list of its files, are read when
+the page of that trial asks for them, so that the copy stays small.
 
 Reads a `Request` from a line of standard input, prints its address, and serves until standard input
 is closed, so it never outlives its parent process.
@@ -31,12 +32,14 @@ import msgspec
 from experiment.run_files.loading import SUMMARY
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import SEARCH
+from spark_jobs.storage.files import Files
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
 
 _SEARCH_PAGE = "/search"
 _WANTED = rf"(search|trials)/(.*/)?([^/]*tfevents[^/]*)?|{SUMMARY}"
+_PATIENCE = 5.0  # seconds for which a page waits for HDFS
 _JOIN = 1.0  # seconds to wait for the thread that updates the files
 _WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -67,11 +70,17 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="experiment-") as searches,
         _on_this_host(request, Path(searches)) as folder,
     ):
-        title = Location.parse(request.folder).name
+        location = Location.parse(request.folder)
         if request.several:
             _show_columns_of_all_runs()
-        kept_at = "" if Location.parse(request.folder).scheme == "file" else request.folder
-        url = _serve(str(folder), searches, title, request.reload, kept_at=kept_at)
+        kept_at, store = "", None
+        if location.scheme != "file":
+            kept_at = request.folder
+            # Its own connections: it is used by other threads than the copy.
+            store = files_at(location, request.hadoop, patience=_PATIENCE)
+        url = _serve(
+            str(folder), searches, location.name, request.reload, kept_at=kept_at, store=store
+        )
         print(url.rstrip("/"), flush=True)
         # Nobody reads further output, and a full pipe would block the server.
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -181,7 +190,15 @@ def _add_columns(experiment: Any, other: Any) -> None:
     experiment.metric_infos.extend(i for i in other.metric_infos if i.name.tag not in tags)
 
 
-def _serve(folder: str, searches: str, title: str, reload_interval: float, *, kept_at: str) -> str:
+def _serve(
+    folder: str,
+    searches: str,
+    title: str,
+    reload_interval: float,
+    *,
+    kept_at: str,
+    store: Files | None,
+) -> str:
     """Start the server in threads; return its address.
 
     Args:
@@ -190,6 +207,7 @@ def _serve(folder: str, searches: str, title: str, reload_interval: float, *, ke
         title: The title of the browser's window.
         reload_interval: Seconds between two reads of the files.
         kept_at: The location that users know if `folder` is a copy; ''.
+        store: The store of that location; None if `folder` is no copy.
     """
     from tensorboard import default, program
 
@@ -197,7 +215,7 @@ def _serve(folder: str, searches: str, title: str, reload_interval: float, *, ke
 
     # Ours in place of the one of the entry point, which is missing without an installation.
     others = [plugin for plugin in default.get_plugins() if plugin.__module__ != ENTRY_POINT]
-    plugins = [*others, Loader(kept_at)]
+    plugins = [*others, Loader(kept_at, store)]
     without_table = [plugin for plugin in others if "hparams" not in plugin.__module__]
 
     class Inner:

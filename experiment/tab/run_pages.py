@@ -16,7 +16,8 @@ from experiment.run_files.loading import Run, RunReader, read_manifest, read_sum
 from experiment.tab.facts import ended_at, facts_of, facts_of_ended
 from experiment.tab.shown import shown_space, shown_value
 from experiment.tab.timeline import TimedAttempt, Timeline
-from experiment.tab.trial_page import trial_page
+from experiment.tab.trial_files import TrialFiles
+from experiment.tab.trial_page import page_of_files, trial_page
 from search.trial import Trial
 from spark_jobs.run_folder.paths import RunPaths
 
@@ -30,11 +31,13 @@ class RunPages:
     Args:
         name: The run's name in requests.
         paths: The run's paths.
+        files: The files of its trials.
     """
 
-    def __init__(self, name: str, paths: RunPaths) -> None:
+    def __init__(self, name: str, paths: RunPaths, files: TrialFiles) -> None:
         self.name = name
         self.paths = paths
+        self._files = files
         self._reading = 0  # grows when the journal is read from its beginning again
         self._reader = RunReader(paths, self._make_timeline)
         self._timeline = Timeline(paths)
@@ -61,7 +64,14 @@ class RunPages:
         """Return all about a trial as JSON; None if it was not planned; errors as `summary`."""
         with self._lock:
             self._read()
-            return trial_page(self.paths, self._timeline, number)
+            page = trial_page(self.paths, self._timeline, number)
+        if page is None:
+            return None
+        # Without the lock: another store may answer late, and the other views need not wait for it.
+        last = page["attempts"][-1]
+        workers = len(last["slots"])
+        parts = page_of_files(self.paths, self._files, number, page["attempt"], workers)
+        return msgspec.json.encode({**page, **parts})
 
     def since(self, mark: str) -> bytes:
         """Return what has changed since a mark as JSON, by columns, with the next mark.

@@ -16,7 +16,9 @@ from werkzeug import wrappers
 
 from experiment.tab.finding import folders_of_runs
 from experiment.tab.run_pages import RunPages
+from experiment.tab.trial_files import TrialFiles
 from search.errors import ExperimentError
+from spark_jobs.run_folder.paths import RunPaths
 
 _BUILT = importlib.resources.files("experiment.tab") / "built-page"  # perhaps in a zip archive
 _LOOK_AGAIN = 2.0  # seconds for which a list of runs is good
@@ -31,13 +33,20 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
     Args:
         logdir: TensorBoard's `--logdir`.
         kept_at: The location that users know of a folder that is read as a copy; ''.
+        files_of: Returns the files of the trials of a run.
     """
 
     plugin_name = "experiment"
 
-    def __init__(self, logdir: str, kept_at: str = "") -> None:
+    def __init__(
+        self,
+        logdir: str,
+        kept_at: str,
+        files_of: Callable[[RunPaths], TrialFiles],
+    ) -> None:
         self._logdir = logdir
         self._kept_at = kept_at
+        self._files_of = files_of
         self._lock = threading.Lock()
         self._runs: dict[str, RunPages] = {}
         self._looked = -_LOOK_AGAIN
@@ -116,7 +125,7 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             if time.monotonic() - self._looked >= _LOOK_AGAIN:
                 found = folders_of_runs(self._logdir, self._kept_at)
                 self._runs = {
-                    name: self._runs.get(name) or RunPages(name, paths)
+                    name: self._runs.get(name) or RunPages(name, paths, self._files_of(paths))
                     for name, paths in found.items()
                 }
                 self._looked = time.monotonic()

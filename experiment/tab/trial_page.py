@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from experiment.tab.shown import as_python, shown_value
 from experiment.tab.timeline import TimedAttempt, Timeline
-from spark_jobs.run_folder.paths import AttemptPaths, RunPaths, is_ours
+from experiment.tab.trial_files import TrialFiles, bytes_of, regular_files
+from spark_jobs.run_folder.paths import WORKERS, RunPaths, attempt_name, is_ours
 from spark_jobs.slot.trial_events import is_curve
 from spark_jobs.trial.events.event_scalars import scalars_in
 
-_TAIL = 20_000  # bytes of each output
 _MOST_EVENTS = 64_000_000  # bytes of event files of a trial
 _MOST_POINTS = 2_000  # of a curve
-_MOST_FILES = 500
 
 
-def trial_page(paths: RunPaths, timeline: Timeline, trial: int) -> bytes | None:
-    """Return all about a trial as JSON; None if it was not planned.
+def trial_page(paths: RunPaths, timeline: Timeline, trial: int) -> dict[str, Any] | None:
+    """Return what the journal has about a trial; None if it was not planned.
 
     Args:
         paths: The run's paths.
@@ -39,24 +34,63 @@ def trial_page(paths: RunPaths, timeline: Timeline, trial: int) -> bytes | None:
     planned = timeline.trials.get(trial)
     params = result.params if result is not None else dict(planned.params if planned else {})
     number = attempts[-1].number if result is None else result.attempt
-    files = paths.attempt(trial, number)
     generation, parent = timeline.origins[trial]
-    return msgspec.json.encode(
-        {
-            "trial": trial,
-            "params": [(name, shown_value(value)) for name, value in params.items()],
-            "python": as_python(params),
-            "generation": generation,
-            "parent": parent,
-            "attempts": list(map(_attempt, attempts)),
-            **_outcome(result),
-            "folder": paths.shown_attempt(trial, number),
-            "copied": bool(paths.kept_at),  # without output and files
-            "curves": _curves(files.folder),
-            "output": list(_output(paths, trial, number, attempts[-1])),
-            "files": _files(files.folder),
-        }
-    )
+    return {
+        "trial": trial,
+        "params": [(name, shown_value(value)) for name, value in params.items()],
+        "python": as_python(params),
+        "generation": generation,
+        "parent": parent,
+        "attempts": list(map(_attempt, attempts)),
+        "attempt": number,
+        **_outcome(result),
+        "folder": paths.shown_attempt(trial, number),
+    }
+
+
+def page_of_files(
+    paths: RunPaths, files: TrialFiles, trial: int, number: int, workers: int
+) -> dict[str, Any]:
+    """Return what the files of an attempt have: its curves, the ends of its output, its files.
+
+    Args:
+        paths: The run's paths.
+        files: The files of its trials.
+        trial: The trial's id.
+        number: The attempt's number.
+        workers: How many workers it has.
+    """
+    folder = attempt_name(trial, number)
+    outputs = dict(_outputs(workers))
+    missing, sizes, ends = "", dict[str, int](), dict[str, bytes]()
+    try:
+        sizes, ends = files.look(folder, outputs.values())
+    except OSError as error:  # the rest of the page does not need the store
+        missing = printable(str(error))
+    return {
+        "curves": _curves(paths.root / folder),
+        "output": [
+            {"name": name, "text": printable(text, keep="\n\t")}
+            for name, path in outputs.items()
+            if (text := ends.get(path, b"").decode(errors="replace"))
+        ],
+        "files": [
+            {"name": printable(name), "size": size}
+            for name, size in sizes.items()
+            if not is_ours(name.rpartition("/")[2])
+        ],
+        "missing": missing,
+    }
+
+
+def _outputs(workers: int) -> Iterator[tuple[str, str]]:
+    """Yield the titles of the output files of an attempt, and their paths in its folder."""
+    for rank in range(max(1, workers)):
+        for name in ("stdout", "stderr"):
+            if rank == 0:
+                yield name, f"{name}.log"
+            else:
+                yield f"{name} of worker {rank}", f"{WORKERS}/{rank}/{name}.log"
 
 
 def _attempt(attempt: TimedAttempt) -> dict[str, Any]:
@@ -98,13 +132,13 @@ def _curves(folder: Path) -> list[dict[str, Any]]:
     """Return the curves in the event files of an attempt's folder, and of the folders in it."""
     curves: dict[str, tuple[list[int], list[float | None]]] = {}
     left = _MOST_EVENTS
-    for path, size in _regular_files(folder):
+    for path, size in regular_files(folder):
         if "tfevents" not in path.name or size > left:
             continue
         left -= size
         below = path.parent.relative_to(folder).as_posix()
         prefix = "" if below == "." else f"{below}/"
-        for point in scalars_in(_bytes_of(path, 0)):
+        for point in scalars_in(bytes_of(path, 0)):
             if is_curve(point.tag):
                 steps, values = curves.setdefault(prefix + point.tag, ([], []))
                 steps.append(point.step)
@@ -119,59 +153,3 @@ def _some(points: list[Any]) -> list[Any]:
     """Return every n-th point, and the last one, if there are too many."""
     every = -(-len(points) // _MOST_POINTS)
     return points if every <= 1 else [*points[:-1:every], points[-1]]
-
-
-def _output(
-    paths: RunPaths, trial: int, number: int, attempt: TimedAttempt
-) -> Iterator[dict[str, Any]]:
-    """Yield the ends of the output files of an attempt, and of its workers."""
-    for rank in range(max(1, len(attempt.slots))):
-        files: AttemptPaths = paths.attempt(trial, number, rank)
-        for name, path in (("stdout", files.stdout), ("stderr", files.stderr)):
-            text = _bytes_of(path, _TAIL).decode(errors="replace")
-            if text:
-                yield {
-                    "name": name if rank == 0 else f"{name} of worker {rank}",
-                    "text": printable(text, keep="\n\t"),
-                }
-
-
-def _files(folder: Path) -> list[dict[str, Any]]:
-    """Return the files that the train function wrote, with their sizes."""
-    found = []
-    for path, size in _regular_files(folder):
-        name = path.relative_to(folder).as_posix()
-        if not is_ours(path.name):
-            found.append({"name": printable(name), "size": size})
-        if len(found) == _MOST_FILES:
-            break
-    return found
-
-
-def _regular_files(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the files below a folder in order, without links, which may lead out of it."""
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(place, name)
-            try:
-                status = path.lstat()
-            except OSError:  # removed meanwhile
-                continue
-            if stat.S_ISREG(status.st_mode):
-                yield path, status.st_size
-
-
-def _bytes_of(path: Path, most: int) -> bytes:
-    """Return the last bytes of a file; all for `most` 0; empty if it cannot be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return b""
-        if most and status.st_size > most:
-            file.seek(status.st_size - most)
-        return file.read()

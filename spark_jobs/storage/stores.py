@@ -9,20 +9,28 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import HADOOP, Location
 
 
-def files_at(location: Location, hadoop: HadoopSettings) -> Files:
+def files_at(location: Location, hadoop: HadoopSettings, *, patience: float | None = None) -> Files:
     """Return the store of a location, to read from; the caller closes it.
+
+    Args:
+        location: A location.
+        hadoop: The settings of HDFS.
+        patience: Seconds for which failed requests to an HDFS are repeated. Default: those of
+            `WebHdfs`.
 
     Raises:
         InvalidArgument: The settings lack the address of an HDFS.
         OSError: The scheme is not supported.
     """
     if location.scheme == "file" or location.scheme in HADOOP:
-        return writable_files_at(location, hadoop)
+        return writable_files_at(location, hadoop, patience=patience)
     return FsspecFiles(location)
 
 
-def writable_files_at(location: Location, hadoop: HadoopSettings) -> WritableFiles:
-    """Return the store of a location, to read from and write to.
+def writable_files_at(
+    location: Location, hadoop: HadoopSettings, *, patience: float | None = None
+) -> WritableFiles:
+    """Return the store of a location, to read from and write to; arguments as of `files_at`.
 
     Raises:
         InvalidArgument: It is neither this host nor an HDFS, or the settings lack its address.
@@ -33,4 +41,4 @@ def writable_files_at(location: Location, hadoop: HadoopSettings) -> WritableFil
         raise InvalidArgument("path", "a path or hdfs://host:8020/path", shown(str(location)))
     from spark_jobs.storage.webhdfs import WebHdfs  # late: trials without HDFS do not need it
 
-    return WebHdfs(location, hadoop)
+    return WebHdfs(location, hadoop, **({} if patience is None else {"patience": patience}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import itertools
 import json
@@ -10,6 +11,9 @@ import signal
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import hdfs as hdfs_package
@@ -19,9 +23,11 @@ import pytest
 import experiment
 from experiment.cli.commands import main
 from experiment.run_files.journal import JournalDamaged, read_journal
+from experiment.run_files.loading import find_runs
 from search.errors import InvalidArgument
 from spark_jobs.session.classic import ClassicSession
 from spark_jobs.storage import webhdfs
+from spark_jobs.storage.locations import Location
 
 _FOLDERS = itertools.count()
 LIGHT = {"isolation": "none", "preload": ()}
@@ -231,6 +237,76 @@ def test_a_lost_attempt_disappears_from_tensorboard(spark, hdfs, client, logdir,
     kept = Kept(client, hdfs, result.logdir)
     assert_all_is_there(kept, result)
     assert not [name for name in kept.in_folder("trials/000001") if "tfevents" in name]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_the_tab_shows_a_running_search_with_its_output_and_tracebacks(spark, logdir, tmp_path):
+    def train(x):
+        import time
+
+        print("trial", x, flush=True)
+        if x == 2:
+            raise ValueError("a bug of the user")
+        experiment.report(step=0, loss=0.5)
+        while not (tmp_path / "continue").exists():
+            time.sleep(0.02)
+        with open(os.path.join(experiment.logdir(), "model.txt"), "w") as file:
+            file.write("weights")
+        return x
+
+    search = threading.Thread(
+        target=experiment.launch,
+        args=(spark, train, {"x": [1, 2]}),
+        kwargs={"logdir": logdir, "preload": (), "verbose": 0},
+    )
+    search.start()
+    try:
+        with _first_run(logdir, search) as board:
+            [facts] = _shown(board, "runs", lambda runs: runs and runs[0]["counts"]["failed"])
+            assert facts["state"] == "running"
+            assert facts["folder"].startswith(logdir)
+            query = {"run": facts["name"]}
+            page = _shown(board, "trial", lambda page: page["output"], **query, trial=0)
+            assert page["status"] == "running"
+            assert {"name": "stdout", "text": "trial 1\n"} in page["output"]
+            page = _shown(board, "trial", lambda page: page["output"], **query, trial=1)
+            assert "ValueError: a bug of the user" in page["error"]["traceback"]
+            (tmp_path / "continue").touch()
+            _shown(board, "run", lambda run: run["state"] == "finished", **query)
+            page = _shown(board, "trial", lambda page: page["files"], **query, trial=0)
+            assert page["files"] == [{"name": "model.txt", "size": 7}]
+            page = _shown(board, "trial", lambda page: page["curves"], **query, trial=0)
+            assert "loss" in [curve["tag"] for curve in page["curves"]]
+    finally:
+        (tmp_path / "continue").touch()
+        search.join()
+
+
+def _first_run(logdir, search):
+    """Start TensorBoard on the only run of a folder, once it is there."""
+    runs = []
+    while not runs:
+        assert search.is_alive()
+        search.join(0.1)
+        with contextlib.suppress(FileNotFoundError):
+            runs = find_runs(Location.parse(logdir))
+    return experiment.tensorboard(str(runs[0]))
+
+
+def _shown(board, path, ready, **query):
+    """Ask the tab until its answer is ready; the limit only keeps a failing test from hanging."""
+    address = f"{board.url}/data/plugin/experiment/{path}?{urllib.parse.urlencode(query)}"
+    end = time.monotonic() + 60
+    answer = None
+    while time.monotonic() < end:
+        with contextlib.suppress(urllib.error.HTTPError):  # not copied yet
+            with urllib.request.urlopen(address, timeout=30) as response:
+                answer = json.load(response)
+            if ready(answer):
+                return answer
+        time.sleep(0.1)
+    raise AssertionError(answer)
 
 
 def waiting_trial(folder):

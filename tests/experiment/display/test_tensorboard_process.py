@@ -1,5 +1,6 @@
 """The copy of runs that TensorBoard reads when they are on another store."""
 
+import json
 import re
 
 import pytest
@@ -7,14 +8,15 @@ import pytest
 from experiment.display import tensorboard_process
 from experiment.tab.finding import folders_of_runs
 from experiment.tab.run_pages import RunPages
+from experiment.tab.trial_files import RemoteTrialFiles
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import make_run
+from tests.experiment.runs import TRACEBACK, make_run
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_a_copy_has_what_the_tab_reads_and_no_files_of_trials(tmp_path, several):
+def test_a_copy_has_what_the_tab_reads_but_what_pages_of_trials_ask_for(tmp_path, several):
     source, copy = tmp_path / "source", tmp_path / "copy"
     run = make_run(source)
     (run / "trials" / "000000" / "model.bin").write_bytes(b"large")
@@ -25,10 +27,14 @@ def test_a_copy_has_what_the_tab_reads_and_no_files_of_trials(tmp_path, several)
     [(name, paths)] = folders_of_runs(
         str(copy), "hdfs://host/runs" + ("" if several else "/run")
     ).items()
-    facts = RunPages(name, paths).summary()
+    pages = RunPages(name, paths, RemoteTrialFiles(LocalFiles(), Location.parse(run)))
+    facts = pages.summary()
     assert (facts["state"], facts["counts"]["done"]) == ("finished", 6)
     assert name == (run.name if several else "run")
-    assert b'"copied":true' in RunPages(name, paths).trial(1)
+    page = json.loads(pages.trial(0))
+    assert page["output"][0] == {"name": "stdout", "text": "trial 0 says hello\n"}
+    assert page["files"] == [{"name": "model.bin", "size": 5}]
+    assert json.loads(pages.trial(1))["error"]["traceback"] == TRACEBACK
     copied = {path.name for path in copy.rglob("*") if path.is_file()}
     assert {"manifest.json", "000001.jsonl", "events.out.tfevents.trial"} <= copied
     assert not copied & {"model.bin", "stdout.log"}

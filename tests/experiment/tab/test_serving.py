@@ -14,6 +14,7 @@ from experiment.run_files.journal_records import Planned
 from experiment.tab import serving
 from experiment.tab.plugin import Loader
 from search.trial import Outcome, Trial
+from spark_jobs.storage.files import LocalFiles
 from tests.experiment.runs import TRACEBACK, begun, make_run
 
 
@@ -160,6 +161,19 @@ def test_a_trial_has_its_error_output_attempts_and_files(make_tab, tmp_path):
     page = get(make_tab(run), "/trial", run=run.name, trial=3)[1]
     assert [one["ending"] for one in page["attempts"]] == ["lost", "finished"]
     assert page["folder"].endswith("/trials/000003-2")
+
+
+def test_a_trial_is_shown_though_the_store_of_its_output_is_away(tmp_path):
+    class Away(LocalFiles):
+        def listdir(self, location):
+            raise ConnectionError("no WebHDFS at <b>host</b>")
+
+    run = make_run(tmp_path)
+    tab = Loader("hdfs://host/runs", Away()).load(base_plugin.TBContext(logdir=str(tmp_path)))
+    page = get(tab, "/trial", run=run.name, trial=1)[1]
+    assert page["missing"] == "no WebHDFS at <b>host</b>"
+    assert page["error"]["traceback"] == TRACEBACK
+    assert page["output"] == page["files"] == []
 
 
 def test_output_that_is_a_link_is_not_followed(make_tab, tmp_path):

@@ -77,8 +77,10 @@ export interface TrialPage {
   error: {kind: string; message: string; traceback: string} | null;
   attempts: Attempt[];
   folder: string;
-  /** Whether the server reads a copy of the run, which has no output and no files of trials. */
-  copied: boolean;
+  /** The attempt whose curves, output and files these are. */
+  attempt: number;
+  /** Why its output and its files cannot be read; ''. */
+  missing: string;
   curves: {tag: string; steps: number[]; values: (number | null)[]}[];
   output: {name: string; text: string}[];
   files: {name: string; size: number}[];

@@ -65,7 +65,7 @@ function draw(box: HTMLElement, page: TrialPage): void {
   }
   const files = section(box, 'Files');
   make('p', files, page.folder, {class: 'path'});
-  if (page.copied) make('p', files, `Output and files stay there: python -m experiment logs RUN ${page.trial}`, {class: 'soft'});
+  if (page.missing) make('p', files, `Output and files cannot be read now: ${page.missing}`, {class: 'warning'});
   if (page.files.length) table(files, ['file', 'size'], page.files.map((file) => [file.name, size(file.size)]), 'Files of the train function');
   box.querySelectorAll('pre.log').forEach((pre) => (pre.scrollTop = pre.scrollHeight));
   [...box.querySelectorAll('pre')].forEach((pre, index) => {
