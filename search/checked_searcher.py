@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from search.searcher import (
     Dividing,
     Searcher,
     Selection,
+    acquisition_of,
     ask_again,
     judge_of,
     selections_of,
@@ -104,6 +106,22 @@ class CheckedSearcher:
         """Return a trial's group; '' where the searcher has none."""
         with _failing(f"{self._name}.group_of()"):
             return self._searcher.group_of(trial) if isinstance(self._searcher, Dividing) else ""
+
+    def acquisition_of(self, trial: int) -> float | None:
+        """Return the searcher's acquisition at a trial in flight; None unless it is finite.
+
+        Anything but a number or None is an error.
+        """
+        if trial in self._surplus:
+            return None
+        name = f"{self._name}.acquisition_of()"
+        with _failing(name):
+            value = plain(acquisition_of(self._searcher, trial))
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float)
+            ):
+                raise InvalidArgument(name, "a number or None", shown(value))
+            return float(value) if value is not None and math.isfinite(value) else None
 
     def tell(self, outcome: Outcome) -> None:
         """Pass an outcome to the searcher."""

@@ -16,6 +16,7 @@ from search.searcher import (
     Problem,
     Searcher,
     Selection,
+    acquisition_of,
     ask_again,
     judge_of,
     selections_of,
@@ -191,6 +192,11 @@ class GroupedSearch:
     def group_of(self, trial: int) -> str:
         """Return the group of a trial."""
         return self._of[trial][0].name
+
+    def acquisition_of(self, trial: int) -> float | None:
+        """Return the acquisition at a trial in flight, by the model of its group."""
+        group, number = self._of[trial]
+        return acquisition_of(group.searcher, number)
 
     def tell(self, outcome: Outcome) -> None:
         """Pass an outcome to its group, and end the group where its limits say so."""

@@ -142,6 +142,17 @@ class Selecting(Protocol):
 
 
 @runtime_checkable
+class Expecting(Protocol):
+    """An optional part of a `Searcher` that tries the points of which a model promises the most."""
+
+    def acquisition_of(self, trial: int) -> float | None:
+        """Return the value of the acquisition function at a trial in flight, the highest found.
+
+        None for a trial that was proposed otherwise.
+        """
+
+
+@runtime_checkable
 class Dividing(Protocol):
     """An optional part of a `Searcher` whose trials belong to groups that are not compared."""
 
@@ -152,6 +163,11 @@ class Dividing(Protocol):
 def selections_of(searcher: Searcher) -> Sequence[Selection]:
     """Return the selections that the last outcome led to; empty without a population."""
     return searcher.selections if isinstance(searcher, Selecting) else ()
+
+
+def acquisition_of(searcher: Searcher, trial: int) -> float | None:
+    """Return the acquisition at a trial in flight that a model has proposed; else None."""
+    return searcher.acquisition_of(trial) if isinstance(searcher, Expecting) else None
 
 
 def judge_of(searcher: Searcher) -> StoppingJudge | None:

@@ -67,11 +67,19 @@ class Recorder:
             self._waiting[slot] = why
             self._write(Waiting(slot, why, at=self._now()))
 
-    def planned(self, attempt: Attempt, slots: tuple[str, ...]) -> None:
-        """Record that an attempt was given to its slots; none for an outcome in a trial folder."""
+    def planned(
+        self, attempt: Attempt, slots: tuple[str, ...], acquisition: float | None = None
+    ) -> None:
+        """Record that an attempt was given to its slots; none for an outcome in a trial folder.
+
+        Args:
+            attempt: The attempt.
+            slots: Its slots.
+            acquisition: The searcher's acquisition at its trial, if a model has proposed it.
+        """
         for slot in slots:
             self._waiting.pop(slot, None)
-        self._write(Planned.of(attempt, slots, self._now()))
+        self._write(Planned.of(attempt, slots, self._now(), acquisition))
 
     def reported(self, trial: int, attempt: int, reports: Iterable[Report]) -> None:
         """Record the reports of the objective by a trial that has stopping rules."""

@@ -103,18 +103,22 @@ class Planned(_Recorded, frozen=True, tag="planned", omit_defaults=True):
         attempt: The attempt's number.
         slot: The slot of rank 0; '' for an outcome found in a trial folder.
         slots: All slots by rank, if there are several.
+        acquisition: The searcher's acquisition at the trial; None if no model has proposed it.
     """
 
     trial: Trial
     attempt: int
     slot: str
     slots: tuple[str, ...] = ()
+    acquisition: float | None = None
 
     @classmethod
-    def of(cls, attempt: Attempt, slots: tuple[str, ...], at: float) -> Planned:
+    def of(
+        cls, attempt: Attempt, slots: tuple[str, ...], at: float, acquisition: float | None = None
+    ) -> Planned:
         """Return the record of an attempt."""
-        several = slots if len(slots) > 1 else ()
-        return cls(attempt.trial, attempt.number, slots[0] if slots else "", several, at=at)
+        slot, several = slots[0] if slots else "", slots if len(slots) > 1 else ()
+        return cls(attempt.trial, attempt.number, slot, several, acquisition, at=at)
 
 
 class Lost(_Recorded, frozen=True, kw_only=True, tag="lost"):

@@ -88,12 +88,18 @@ class RunPages:
             reading, _, number = mark.partition(".")
             known = reading == str(self._reading) and number.isdecimal()
             version = int(number) if known else 0
+            changed = timeline.changed_after(version)
             answer = {
                 "name": self.name,
                 "mark": f"{self._reading}.{timeline.version}",
                 "whole": version == 0,
                 **self._facts(run),
-                **_rows(timeline, timeline.changed_after(version)),
+                **_rows(timeline, changed),
+                "acquisitions": [
+                    (trial, timeline.acquisitions[trial])
+                    for trial in changed
+                    if trial in timeline.acquisitions
+                ],
                 "lost": _lost_attempts(timeline, version),
                 "slot_events": [
                     (event.at, event.slot, event.what, printable(event.text))

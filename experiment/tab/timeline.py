@@ -81,6 +81,7 @@ class Timeline(RunState):
         version: Number of applied records.
         attempts: All attempts at each trial, by trial.
         origins: The generation and the parent of each trial, by trial; None without.
+        acquisitions: The searcher's acquisition at each trial that a model has proposed, by trial.
         ended_trials: The result of each trial that has an outcome, by trial.
         changed: The version of the last change of each trial, the latest change last.
         slot_events: Version and event, in order.
@@ -94,6 +95,7 @@ class Timeline(RunState):
     version: int = 0
     attempts: dict[int, list[TimedAttempt]] = field(default_factory=dict)
     origins: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
+    acquisitions: dict[int, float] = field(default_factory=dict)
     ended_trials: dict[int, TrialResult] = field(default_factory=dict)
     changed: dict[int, int] = field(default_factory=dict)
     slot_events: list[tuple[int, SlotEvent]] = field(default_factory=list)
@@ -169,6 +171,8 @@ class Timeline(RunState):
         )
         self.attempts.setdefault(record.trial.id, []).append(attempt)
         self.origins[record.trial.id] = (record.trial.generation, record.trial.parent)
+        if record.acquisition is not None:
+            self.acquisitions[record.trial.id] = record.acquisition
         self._touch([record.trial.id])
 
     def _finish(self, record: Finished) -> None:

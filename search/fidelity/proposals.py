@@ -189,6 +189,7 @@ class Modelled:
             points, values = points[there, :-1], values[there]
             good = points[np.argsort(-values, kind="stable")]
             expected = self._evidence.improvement(process, float(values.max()))
-            return self._promising.point(
+            found = self._promising.point(
                 lambda some: expected(np.column_stack([some, np.full(len(some), at)])), good
             )
+            return None if found is None else found[0]

@@ -19,7 +19,7 @@ from search.sequential.promising import Promising
 from search.sequential.sequential_search import SampledSearch
 from search.space.sampling import latin_hypercube, random_point
 from search.space.spaces import Choice
-from search.trial import Trial
+from search.trial import Outcome, Trial
 
 DESIGN = 8
 """Evaluated points, prior observations included, before there is a model."""
@@ -99,6 +99,7 @@ class BayesianSearch(SampledSearch):
         self._promising = Promising(self._space, self._rng, self._may_try)
         count = max(DESIGN - len(self._points) - len(problem.known), 0)
         self._design = latin_hypercube(count, len(self._space), problem.rng)
+        self._acquisitions: dict[int, float] = {}  # of trials in flight that the model proposed
         self._take_known(problem.known)
 
     def ask(self) -> Trial | None:
@@ -123,6 +124,20 @@ class BayesianSearch(SampledSearch):
         self._in_flight[trial.id] = point
         self._asked += 1
         return trial
+
+    def tell(self, outcome: Outcome) -> None:
+        """Take in the score of a trial."""
+        super().tell(outcome)
+        self._acquisitions.pop(outcome.trial, None)
+
+    def acquisition_of(self, trial: int) -> float | None:
+        """Return the logarithm of the expected improvement at a trial in flight.
+
+        It is that of the normalised objective, whose standard deviation is 1; so the values of
+        different trials can be compared. None for a trial that no model has proposed, and for one
+        of an earlier driver.
+        """
+        return self._acquisitions.get(trial)
 
     def _take(self, point: list[float], score: float | None) -> None:
         self._evidence.add(point, self._direction.merit(score))
@@ -153,4 +168,8 @@ class BayesianSearch(SampledSearch):
         process, points, values = self._evidence.process(list(self._in_flight.values()))
         best = float(process.predict(points)[0].max() if self._noisy else values.max())
         good = points[np.argsort(-values, kind="stable")]
-        return self._promising.point(self._evidence.improvement(process, best), good)
+        found = self._promising.point(self._evidence.improvement(process, best), good)
+        if found is None:
+            return None
+        point, self._acquisitions[self._asked] = found
+        return point

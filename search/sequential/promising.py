@@ -44,8 +44,10 @@ class Promising:
             isinstance(domain, Choice) and not domain.ordered for domain in space.values()
         )
 
-    def point(self, score: Callable[[Array], Array], good: Array) -> list[float] | None:
-        """Return a point that may be tried and has the highest score found; None without one.
+    def point(
+        self, score: Callable[[Array], Array], good: Array
+    ) -> tuple[list[float], float] | None:
+        """Return the point of the highest score found that may be tried, and its score, or None.
 
         Args:
             score: Returns the scores of points, one per row.
@@ -69,8 +71,7 @@ class Promising:
             found, scores = found[order], scores[order]
             around = found[np.arange(REFINED) % len(found)]
             candidates = [self._near(around, 0.1 * 0.4**number, generator)]
-        point: list[float] = found[0].tolist()
-        return point
+        return found[0].tolist(), float(scores[0])
 
     def _near(
         self, points: Array, distances: Array | float, generator: np.random.Generator

@@ -43,6 +43,30 @@ def test_values_of_numpy_become_values_of_python():
     assert [type(params["x"]), type(params["y"][0])] == [float, int]
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(np.float64(-2.5), -2.5), (3, 3.0), (None, None), (float("-inf"), None)],
+)
+def test_an_acquisition_is_a_finite_number_or_none(value, expected):
+    custom = Custom(Trial(0, {}))
+    custom.acquisition_of = lambda trial: value
+    searcher = CheckedSearcher(custom)
+    assert searcher.acquisition_of(searcher.ask().id) == expected
+
+
+@pytest.mark.parametrize("value", ["much", True])
+def test_an_acquisition_that_is_no_number_is_an_error(value):
+    custom = Custom(Trial(0, {}))
+    custom.acquisition_of = lambda trial: value
+    expected = r"Custom.acquisition_of\(\): expected a number or None"
+    with pytest.raises(SearcherFailed, match=expected):
+        CheckedSearcher(custom).acquisition_of(0)
+
+
+def test_a_searcher_without_a_model_has_no_acquisition():
+    assert CheckedSearcher(Custom()).acquisition_of(0) is None
+
+
 def test_a_trial_more_than_the_searcher_promised_is_an_error():
     searcher = CheckedSearcher(Custom(*(Trial(number, {}) for number in range(3))))
     assert [searcher.ask().id, searcher.ask().id] == [0, 1]

@@ -216,6 +216,20 @@ def test_the_selections_of_a_group_name_the_trials_of_the_whole_search():
     assert said == [[], [Selection(1, True, None)], [], [Selection(3, True, 1)]]
 
 
+class Expecting(RandomSearch):
+    """Expects ten times a trial's own number of it."""
+
+    def acquisition_of(self, trial):
+        return trial * 10.0
+
+
+def test_the_acquisition_of_a_trial_is_that_of_its_group():
+    expecting = Expecting(Problem(space=LINE, samples=2, rng=random.Random(0)))
+    searcher = GroupedSearch({"a": sampled(2), "b": expecting})
+    trials = [searcher.ask() for _ in range(4)]
+    assert [searcher.acquisition_of(trial.id) for trial in trials] == [None, 0.0, None, 10.0]
+
+
 def test_the_bounds_of_each_group_are_read():
     spaces = read_groups(BOUNDS, "group")
     assert {group: dict(space) for group, space in spaces.items()} == {

@@ -249,7 +249,9 @@ class Trials:
             first = self._first()
             planned = None if first is None else (first, slots)
         if planned is not None:
-            self._recorder.planned(*planned)
+            trial = planned[0].trial.id
+            acquisition = self._of_searcher(lambda: self._searcher.acquisition_of(trial), None)
+            self._recorder.planned(*planned, acquisition)
             self._in_flight.add(*planned)
         return planned
 

@@ -22,7 +22,7 @@ from experiment.run_files.journal_records import (
 from experiment.run_files.run_state import RunState
 from search.searcher import Selection
 from search.trial import Failure, Outcome, Trial
-from spark_jobs.messages import Attempt, Report
+from spark_jobs.messages import Attempt, Report, encode
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import begun
 
@@ -38,13 +38,14 @@ class Recording:
         self.journal = Journal(self.paths.journal)
         self.state = RunState(self.paths)
         self.recorder = Recorder(self.journal, self.state, itertools.count(1.0).__next__)
-        self.recorder.begun(begun(trials=2))
+        self.first = begun(trials=2)
+        self.recorder.begun(self.first)
 
     @property
     def records(self):
         """The records after the first."""
         first, *others = read_records(read_journal(self.paths.journal), "the journal")
-        assert first == begun(trials=2)
+        assert first == self.first
         return others
 
 
@@ -83,6 +84,13 @@ def test_each_record_has_its_time_and_changes_the_state(recording):
 def test_an_attempt_without_a_slot_is_recorded_with_an_empty_slot(recording):
     recording.recorder.planned(FIRST, ())
     assert recording.records == [Planned(FIRST.trial, 1, "", at=1.0)]
+
+
+def test_the_acquisition_of_a_trial_is_recorded_and_left_out_without_one(recording):
+    recording.recorder.planned(FIRST, ("1.0.0",), -2.5)
+    recording.recorder.planned(FIRST, ("1.0.0",))
+    assert [record.acquisition for record in recording.records] == [-2.5, None]
+    assert b"acquisition" not in encode(recording.records[1])
 
 
 def test_a_waiting_slot_is_recorded_once_per_reason(recording):

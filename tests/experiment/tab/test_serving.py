@@ -13,9 +13,15 @@ from experiment.run_files.journal import Journal, encode_line
 from experiment.run_files.journal_records import Planned
 from experiment.tab import serving
 from experiment.tab.plugin import Loader
+from search.sequential.bayesian import DESIGN, BayesianOptimization
+from search.space.spaces import Float, Space
 from search.trial import Outcome, Trial
 from spark_jobs.storage.files import LocalFiles
-from tests.experiment.runs import TRACEBACK, begun, make_run
+from tests import ROOT
+from tests.experiment.runs import TRACEBACK, begun, make_run, make_spec
+from tests.search.fakes import started
+
+RUN_OF_FORMAT_1 = ROOT / "tests" / "experiment" / "run_files" / "run_of_format_1"
 
 
 @pytest.fixture
@@ -197,6 +203,22 @@ def test_several_objectives_have_a_front_and_an_importance_each(make_tab, tmp_pa
     assert answer["best"] is None
     assert sorted(answer["front"]) == list(range(6))
     assert set(get(tab, "/importance", run=run.name)[1]) == {"accuracy", "loss"}
+
+
+def test_the_trials_of_a_model_have_their_acquisition(make_tab, tmp_path):
+    space = Space({"learning_rate": Float(0.0, 1.0)})
+    searcher = started(BayesianOptimization, space, 1, samples=DESIGN + 3)
+    algorithm = {"type": "bayesian optimization"}
+    search = make_spec("bayesian_search", searcher, space, algorithm=algorithm)
+    run = make_run(tmp_path, search=search, failed=())
+    answer = get(make_tab(run), "/run", run=run.name)[1]
+    assert [trial for trial, _ in answer["acquisitions"]] == [DESIGN, DESIGN + 1, DESIGN + 2]
+
+
+def test_a_run_of_an_older_version_has_no_acquisition(make_tab):
+    answer = get(make_tab(RUN_OF_FORMAT_1), "/run", run=RUN_OF_FORMAT_1.name)[1]
+    assert len(answer["columns"]["id"]) > 0
+    assert answer["acquisitions"] == []
 
 
 def test_the_importance_is_that_of_the_result(make_tab, tmp_path):

@@ -273,3 +273,37 @@ def test_trials_that_it_cannot_have_proposed_are_not_asked_again():
     assert other.ask_again(trials[0]) is None  # another point to try first
     assert searcher.ask_again(trials[0]) == trials[0]
     searcher.tell(Outcome(0, "finished", 1.0))
+
+
+def test_the_trials_that_a_model_proposed_have_their_acquisition_until_they_end():
+    searcher = make(samples=DESIGN + 12)
+    found = []
+    while not searcher.finished:
+        trial = searcher.ask()
+        found.append(searcher.acquisition_of(trial.id))
+        searcher.tell(outcome(trial, bowl(trial.params)))
+        assert searcher.acquisition_of(trial.id) is None
+    assert found[:DESIGN] == [None] * DESIGN
+    assert all(math.isfinite(value) for value in found[DESIGN:])
+    assert found[-1] < found[DESIGN] - 1  # the less is left to find, the lower it is
+
+
+def test_the_acquisition_is_the_improvement_that_the_model_expects():
+    searcher = make(samples=DESIGN + 1)
+    for _ in range(DESIGN):
+        trial = searcher.ask()
+        searcher.tell(outcome(trial, bowl(trial.params)))
+    process, _, values = searcher._evidence.process([])
+    improvement = searcher._evidence.improvement(process, values.max())
+    trial = searcher.ask()
+    [expected] = improvement(np.array([PLANE.encode(trial.params)]))
+    assert searcher.acquisition_of(trial.id) == pytest.approx(expected)
+
+
+def test_a_trial_that_was_asked_again_has_no_acquisition():
+    first = in_flight(make(samples=DESIGN + 1), evaluated_by(bowl), 1)
+    again = make(samples=DESIGN + 1)
+    for trial in first:
+        again.ask_again(trial)
+        assert again.acquisition_of(trial.id) is None
+        again.tell(outcome(trial, bowl(trial.params)))

@@ -51,6 +51,7 @@ export interface Answer extends Facts {
   lost: [trial: number, number: number, slots: string[], start: number, end: number, why: string][];
   slot_events: [at: number, slot: string, what: string, text: string][];
   selections: [trial: number, accepted: boolean, holder: number | null][];
+  acquisitions: [trial: number, value: number][];
   space?: Record<string, Domain>;
 }
 

@@ -25,6 +25,8 @@ export interface Trial {
   start: number;
   end: number | null;
   why: string;
+  /** Of a trial that a model has proposed: the logarithm of the improvement that it expected. */
+  acquisition?: number;
   params: Record<string, Value | null>;
   metrics: Record<string, number | null>;
 }
@@ -131,7 +133,8 @@ export class Run {
   }
 
   private take(answer: Answer): void {
-    const {columns, params, metrics, lost, slot_events, selections, space, ...facts} = answer;
+    const {columns, params, metrics, lost, slot_events, selections, acquisitions, space, ...facts} = answer;
+    const expected = new Map(acquisitions);
     this.facts = facts;
     this.mark = answer.mark;
     if (space) this.space = space;
@@ -152,6 +155,7 @@ export class Run {
         start: columns.start[row],
         end: columns.end[row],
         why: columns.why[row] ?? '',
+        acquisition: expected.get(id),
         params: named(params),
         metrics: named(metrics),
       });

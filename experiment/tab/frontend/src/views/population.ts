@@ -31,6 +31,10 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
     make('h2', side, title);
     return make('div', side, '', {class: 'small', role: 'img', 'aria-label': title});
   });
+  const expected = make('section', halves, '', {class: 'part', 'aria-label': "The acquisition's best"});
+  make('h2', expected, "The acquisition's best: the improvement that the model expected of each trial");
+  const expectedChart = make('div', expected, '', {class: 'medium', role: 'img', 'aria-label': "The acquisition's best by trial"});
+  make('p', expected, 'The logarithm of the expected improvement over the best value. The lower it is, the less is a further trial expected to gain. The first trials have none: there was no model yet.', {class: 'soft'});
   const tableBox = make('div', box, '', {class: 'scroll'});
   let [across, up] = ['', ''];
   let [objectiveX, objectiveY] = ['', ''];
@@ -73,6 +77,7 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
     const none = !stages.length;
     for (const part of [slider.parentElement!, play, side]) part.hidden = none;
     tableBox.hidden = none;
+    drawAcquisition(run);
     if (none) return drawProposals(run);
     drawStages(run);
     drawStage();
@@ -106,6 +111,13 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
       up = name;
       draw();
     });
+  }
+
+  /** What a model expected of the trials that it proposed. */
+  function drawAcquisition(run: Run): void {
+    const proposed = [...run.trials.values()].filter((trial) => trial.acquisition !== undefined).sort((a, b) => a.id - b.id);
+    expected.hidden = !proposed.length;
+    drawCurves(expectedChart, proposed.length ? [{name: 'expected improvement, logarithm', colour: LINES[0], x: proposed.map(({id}) => id), y: proposed.map(({acquisition}) => acquisition!)}] : [], 'trial');
   }
 
   /** Where trials were proposed, one after the other, for a search without a population. */
