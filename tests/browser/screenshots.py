@@ -11,9 +11,11 @@ from pathlib import Path
 import nbconvert
 import nbformat
 from nbclient import NotebookClient
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, FrameLocator, Page
 
 import experiment
+from experiment.run_files.loading import find_runs, load
+from spark_jobs.storage.locations import Location
 from tests import ROOT
 from tests.browser.pages import axes, browser, open_page, points, rows_loaded, wait_until
 
@@ -27,7 +29,8 @@ def main() -> None:
     # As in an activated environment: the commands in the notebook are short then.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
-        run = _run_example(Path(folder))
+        runs = Path(folder, "runs")
+        run = _run_example("evolutionary_search.py", runs, "--seed", "1")
         with experiment.tensorboard(run) as board:
             trials = open_page(chromium, board, "trials")
             wait_until(trials, lambda: rows_loaded(trials) == 40)
@@ -40,26 +43,57 @@ def main() -> None:
             wait_until(search, lambda: points(best) == 4)
             search.get_by_text("Ignore outliers in chart scaling").click()
             _take(search, "generations")
-            for view in ("overview", "parameters", "population"):
-                _take_tab(chromium, board, view)
+        _run_example("grid_search.py", runs)
+        take_tab(chromium, runs)
         _take_notebook(chromium, Path(folder))
 
 
-def _run_example(folder: Path) -> Path:
-    """Run the evolutionary search of the examples; return the run's folder."""
-    command = [sys.executable, str(EXAMPLES / "evolutionary_search.py")]
-    subprocess.run([*command, "--seed", "1", "--logdir", str(folder / "runs")], check=True)
-    (run,) = (folder / "runs").iterdir()
-    return run
+def _run_example(name: str, logdir: Path, *options: str) -> Path:
+    """Run a program of the examples; return the folder of its run."""
+    command = [sys.executable, str(EXAMPLES / name), *options, "--logdir", str(logdir)]
+    subprocess.run(command, check=True)
+    return Path(find_runs(Location.parse(logdir))[-1].path)
 
 
-def _take_tab(chromium: Browser, board: experiment.TensorBoard, view: str) -> None:
-    page = open_page(chromium, board, "experiment", f"&p.experiment.view={view}")
+def take_tab(chromium: Browser, runs: Path) -> None:
+    """Take the pictures of the Experiment tab.
+
+    Args:
+        chromium: The browser.
+        runs: A folder with the runs of examples/evolutionary_search.py and grid_search.py.
+    """
+    grid, evolution = sorted(runs.iterdir(), key=lambda run: load(run).total)
+    with experiment.tensorboard(runs) as board:
+        for view in ("overview", "trials", "parameters", "population", "slots"):
+            page, _ = _open_tab(chromium, board, evolution.name, view)
+            _take(page, f"tab-{view}")
+            page.close()
+        page, frame = _open_tab(chromium, board, evolution.name, "runs")
+        for run in (grid, evolution):
+            frame.get_by_label(f"compare {run.name}").check()
+        frame.get_by_role("table", name="Best configurations and settings side by side").wait_for()
+        _take(page, "tab-runs", height=1000)
+        page.close()
+        page, frame = _open_tab(chromium, board, evolution.name, "trials")
+        frame.locator("[role=row]:not(.head)").first.click()
+        frame.get_by_role("dialog").get_by_label("Curves").locator("canvas").first.wait_for()
+        _take(page, "tab-trial", height=1000)
+        page.close()
+        page, _ = _open_tab(chromium, board, evolution.name, "population")
+        page.evaluate("document.body.classList.add('dark-mode')")  # as TensorBoard's button does
+        _take(page, "tab-dark")
+        page.close()
+
+
+def _open_tab(
+    chromium: Browser, board: experiment.TensorBoard, run: str, view: str
+) -> tuple[Page, FrameLocator]:
+    parts = f"&p.experiment.run={run}&p.experiment.view={view}"
+    page = open_page(chromium, board, "experiment", parts)
     frame = page.frame_locator("iframe")
     frame.locator("body[data-filled='40']").wait_for(state="attached")
-    frame.locator("canvas:visible, [role=row]:not(.head)").first.wait_for()
-    _take(page, f"tab-{view}")
-    page.close()
+    frame.locator("canvas:visible, [role=row]:not(.head), [role=tabpanel] table").first.wait_for()
+    return page, frame
 
 
 def _take_notebook(chromium: Browser, folder: Path) -> None:

@@ -49,6 +49,9 @@ def results(sparks, tmp_path_factory):
             spark, train, BOUNDS, generational=True, name="evolution", **evolution
         ),
         "steady": experiment.evolutionary_search(spark, train, BOUNDS, name="steady", **evolution),
+        "bayes": experiment.bayesian_search(
+            spark, train, BOUNDS, samples=12, seed=1, name="bayes", **one
+        ),
         "grid": experiment.launch(spark, train, grid, name="grid", **one),
         "front": experiment.run(
             spark,
@@ -117,7 +120,7 @@ def rows(frame):
 def test_the_runs_of_a_folder_are_compared_side_by_side(open_tab, results):
     _, frame = open_tab()
     table = frame.get_by_role("table", name="Runs", exact=True)
-    assert table.locator("tbody tr").count() == 4
+    assert table.locator("tbody tr").count() == len(results)
     for name in ("evolution", "grid"):
         folder = results[name].logdir.rpartition("/")[2]
         assert folder in table.inner_text()
@@ -216,14 +219,64 @@ def test_a_search_without_a_population_shows_where_it_looked(open_tab, results):
     assert drawn(frame, "Proposed trials")
 
 
+def test_a_search_by_a_model_shows_what_improvement_it_expected(open_tab, results):
+    _, frame = open_tab(results["bayes"], "population")
+    expected = frame.get_by_role("region", name="The acquisition's best")
+    expected.locator("canvas").wait_for()
+    _, frame = open_tab(results["grid"], "population")
+    frame.get_by_text("This search has no population").wait_for()
+    assert not frame.get_by_role("region", name="The acquisition's best").is_visible()
+
+
 def test_the_slots_have_a_lane_each_and_a_table_of_reasons(open_tab, results):
     _, frame = open_tab(results["evolution"], "slots")
     status = frame.locator("[role=status]", has_text="% of the slots' time used").first
     status.wait_for()
     assert "2 slots" in status.inner_text()
     assert drawn(frame, "Timeline of 2 slots")
-    frame.get_by_text("As a table").click()
     assert frame.get_by_role("table", name="Slots").locator("tbody tr").count() == 2
+
+
+def test_the_questions_of_a_new_user_are_answered_in_words(open_tab, results):
+    evolution, steady = results["evolution"], results["steady"]
+    # Which trial is best, and with what?
+    _, frame = open_tab(evolution, "overview")
+    best = frame.get_by_label("Best configuration").inner_text()
+    assert f"in trial {evolution.best.id}" in best
+    assert all(repr(value) in best for value in evolution.best.params.values())
+    # Which hyperparameter matters most?
+    _, frame = open_tab(steady, "parameters")
+    most = steady.importance()["hyperparameter"][0]
+    frame.get_by_role("status").filter(has_text=f"{most} matters most").wait_for()
+    # Was the last generation worth it?
+    _, frame = open_tab(evolution, "population")
+    values = [-1.0 if trial.value is None else trial.value for trial in evolution.trials]
+    last, before = max(values[18:]), max(values[:18])  # the last one has 6 trials
+    said = f"before {before:.6g}" if last > before else "no better than before"
+    frame.get_by_role("status").filter(has_text=said).wait_for()
+    # Which slot stood idle, and why?
+    _, frame = open_tab(evolution, "slots")
+    slots = frame.get_by_role("table", name="Slots")
+    slots.get_by_text(
+        "for outcomes of other trials, as at the end of a generation"
+    ).first.wait_for()
+    # Why did this trial fail?
+    _, frame = open_tab(evolution, "trials")
+    failed = evolution.failed[0].id
+    frame.get_by_label("Filter").fill(f"trial={failed}")
+    assert "too few" in rows(frame)[0][-1]
+    frame.locator("[role=row]:not(.head)").first.click()
+    frame.get_by_role("dialog", name=f"Trial {failed}").get_by_text("Traceback").wait_for()
+    # Which of two runs was better, and at what do they differ?
+    _, frame = open_tab(view="runs")
+    for name in ("evolution", "grid"):
+        run = results[name].logdir.rpartition("/")[2]
+        frame.get_by_label(f"compare {run}").check()
+    better = max(evolution, results["grid"], key=lambda result: result.best.value)
+    said = f"Best of these: {better.logdir.rpartition('/')[2]}"
+    frame.get_by_role("status").filter(has_text=said).wait_for()
+    side = frame.get_by_role("table", name="Best configurations and settings side by side")
+    assert side.locator("tr.differs", has_text="evolutionary_search").count() == 1
 
 
 def test_the_colours_follow_those_of_tensorboard(open_tab, results):

@@ -55,7 +55,8 @@ export function makeParameters(box: HTMLElement, desk: Desk): View {
     const trials = sample(run, run.scored());
     const names = ranked(run).map(([name]) => name);
     drawObjectives(bar, run, draw);
-    drawImportance(bars, ranked(run), (name) => {
+    const known = found[run.objective] ?? found[''] ?? [];
+    drawImportance(bars, ranked(run), known.length > 0, (name) => {
       slices.scrollIntoView();
       figures.get(name)?.box.querySelector('canvas')?.focus();
     });
@@ -95,8 +96,13 @@ function part(parent: Element, title: string, explanation: string): HTMLElement 
   return section;
 }
 
-function drawImportance(box: HTMLElement, ranked: [string, number][], open: (name: string) => void): void {
+function drawImportance(box: HTMLElement, ranked: [string, number][], known: boolean, open: (name: string) => void): void {
   box.replaceChildren();
+  const [first, second] = ranked;
+  if (known && first) {
+    const says = first[1] > 0 ? `${first[0]} matters most${second && second[1] === first[1] ? ', with others' : ''}.` : 'These trials do not show which one matters: they are too few, or too much alike.';
+    make('p', box, says, {role: 'status'});
+  }
   const most = ranked[0]?.[1] || 1;
   const list = make('ol', box);
   for (const [name, share] of ranked) {

@@ -155,7 +155,7 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
     const stage = stages[Number(slider.value)];
     if (!stage) return;
     const accepted = stage.selections.filter((one) => one.accepted).length;
-    says.textContent = `${stage.title}: ${count(stage.members.length, 'member')}, ${accepted} of ${count(stage.selections.length, 'candidate')} accepted`;
+    says.textContent = `${stage.title}: ${count(stage.members.length, 'member')}, ${accepted} of ${count(stage.selections.length, 'candidate')} accepted${gained(run, stage, stages[Number(slider.value) - 1])}`;
     slider.setAttribute('aria-valuetext', says.textContent);
     figure.draw(membersDrawing(run, stage, across, up), `Population, ${stage.title}: ● members, bright is good; ✕ rejected candidates; arrows from replaced members`);
     tableBox.replaceChildren();
@@ -164,6 +164,17 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
   }
 
   return {draw};
+}
+
+/** What a stage gained: the best value of the population, and that of the stage before. */
+function gained(run: Run, stage: Stage, before: Stage | undefined): string {
+  const [now, then] = [stage, before].map((one) => {
+    const scores = one ? trialsOf(run, one.members).map((trial) => run.score(trial)).filter((score): score is number => score !== null) : [];
+    return scores.length ? scores.reduce((a, b) => (run.better(b, a) ? b : a)) : null;
+  });
+  if (run.objectives.length || now === null) return '';
+  if (then === null) return `; best ${number(now)}`;
+  return run.better(now, then) ? `; best ${number(now)}, before ${number(then)}` : `; best ${number(now)}, no better than before`;
 }
 
 function drawSelection(body: Element, desk: Desk, {trial, accepted, holder}: Selection): void {

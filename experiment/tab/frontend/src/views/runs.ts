@@ -98,6 +98,13 @@ function together(runs: Run[]): [number, number] | undefined {
   return found.length ? [Math.min(...found.map(([low]) => low)), Math.max(...found.map(([, high]) => high))] : undefined;
 }
 
+/** The run with the best value; undefined if their objectives are different ones, or some runs have several. */
+function bestOf(runs: Run[]): Run | undefined {
+  const valued = runs.filter((run) => run.facts.direction && run.best());
+  if (valued.length < runs.length || new Set(runs.map((run) => run.title)).size > 1) return undefined;
+  return valued.reduce((best, run) => (run.better(run.score(run.best()!)!, best.score(best.best()!)!) ? run : best));
+}
+
 function sideBySide(parent: Element, runs: Run[]): void {
   const rows: [name: string, cells: string[]][] = [];
   const add = (name: string, cell: (run: Run) => string) => rows.push([name, runs.map(cell)]);
@@ -112,6 +119,8 @@ function sideBySide(parent: Element, runs: Run[]): void {
   add('trials', (run) => `${run.facts.counts.done} of ${run.facts.total}`);
   add('failed', (run) => String(run.facts.counts.failed));
   add('took', (run) => duration((run.facts.ended ?? run.facts.last ?? run.facts.created) - run.facts.created));
+  const winner = bestOf(runs);
+  if (winner) make('p', parent, `Best of these: ${winner.name}, ${winner.title} ${number(winner.score(winner.best()!)!)} in trial ${winner.best()!.id}. Rows marked ≠ differ.`, {role: 'status'});
   const made = make('table', make('div', parent, '', {class: 'scroll'}), '', {'aria-label': 'Best configurations and settings side by side'});
   const head = make('tr', make('thead', made));
   make('th', head, 'differs', {scope: 'col'});

@@ -24,7 +24,7 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
   const canvas = make('canvas', scroller, '', {role: 'img'});
   const space = make('div', scroller);
   const tip = make('div', box, '', {class: 'tip', role: 'status', hidden: true});
-  const details = make('details', box);
+  const details = make('details', box, '', {open: true});
   make('summary', details, 'As a table');
   const tableBox = make('div', details, '', {class: 'scroll short'});
   let lanes: Lane[] = [];
@@ -146,6 +146,7 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
       says.textContent = `${count(lanes.length, 'slot')}${use}${waits ? `; waited: ${waits}` : ''}`;
       canvas.setAttribute('aria-label', `Timeline of ${count(lanes.length, 'slot')} over ${duration(end - begin)}; the table below has the same facts`);
       drawTable(tableBox, lanes);
+      scroller.style.flex = `0 1 ${lanes.length * STEP + BOTTOM + 4}px`;
       paint();
     },
   };

@@ -86,7 +86,7 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     const some = order.slice(0, 60);
     widths = columns.map((one) => {
       const longest = Math.max(one.title.length + 3, ...some.map((trial) => cellText(one, trial).length));
-      return Math.min(320, Math.max(60, 18 + 8.2 * longest));
+      return Math.min(320, Math.max(60, 22 + 8.4 * longest));
     });
     grid.setAttribute('aria-rowcount', String(order.length + 1));
     grid.setAttribute('aria-colcount', String(columns.length));
