@@ -169,7 +169,8 @@ def write_manifest(paths: RunPaths, manifest: Manifest) -> None:
 
 def write_result(paths: RunPaths, result: Result) -> None:
     """Write the summary, with the best trial or the front."""
-    front, problem = [_trial_to_json(trial) for trial in result.front], result.problem
+    front = [_trial_to_json(trial, result.objective) for trial in result.front]
+    problem = result.problem
     facts: dict[str, Any] = {
         "direction": result.direction,
         "trials": len(result.trials),
@@ -186,11 +187,12 @@ def write_result(paths: RunPaths, result: Result) -> None:
         _write_json(paths.result, Summary(**facts, best=next(iter(front), None)))
 
 
-def _trial_to_json(trial: TrialResult) -> dict[str, Any]:
+def _trial_to_json(trial: TrialResult, objective: str | None) -> dict[str, Any]:
     outcome = Outcome(
         trial.id,
         trial.status,
         trial.value,
+        objective,
         metrics=trial.metrics,
         seconds=trial.seconds,
         reason=trial.reason,

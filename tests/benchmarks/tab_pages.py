@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -18,7 +19,8 @@ _LIVE = 30.0  # seconds for which a running search is watched
 
 
 def print_table(chromium: Browser) -> None:
-    """Print the table of docs/benchmarks.md."""
+    """Print the table of docs/benchmarks.md, and how busy the machine was."""
+    print(f"\nload {os.getloadavg()[0]:.0f}, {os.cpu_count()} processors, nice {os.nice(0)}")
     print("\n| Experiment tab | measured | bar |\n| --- | --- | --- |")
     for trials, bar in ((1_000, "0.8 s"), (50_000, "2 s")):
         with tempfile.TemporaryDirectory() as folder:

@@ -66,7 +66,7 @@ def take_tab(chromium: Browser, runs: Path) -> None:
     with experiment.tensorboard(runs) as board:
         for view in ("overview", "trials", "parameters", "population", "slots"):
             page, _ = _open_tab(chromium, board, evolution.name, view)
-            _take(page, f"tab-{view}")
+            _take(page, f"tab-{view}", height=420 if view == "slots" else 800)
             page.close()
         page, frame = _open_tab(chromium, board, evolution.name, "runs")
         for run in (grid, evolution):

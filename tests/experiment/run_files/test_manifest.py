@@ -197,7 +197,7 @@ def test_the_best_trial_is_written_with_its_parameters(tmp_path):
     }
     metrics = {"accuracy": 0.5, "loss": float("nan"), "worst": float("-inf")}
     trials = [failed(0), finished(1, 0.5, params, metrics), finished(2, 0.25, {}, {})]
-    write_result(paths, Result(trials, Direction.MAX, "/runs"))
+    write_result(paths, Result(trials, Direction.MAX, "/runs", objective="accuracy"))
     summary = read(paths.result)
     best = summary.pop("best")
     assert summary.pop("ended")
@@ -218,7 +218,7 @@ def test_the_best_trial_is_written_with_its_parameters(tmp_path):
         "trial": 1,
         "status": "finished",
         "value": 0.5,
-        "objective": None,
+        "objective": "accuracy",
         "metrics": {"accuracy": 0.5, "loss": "nan", "worst": "-inf"},
         "error": None,
         "seconds": 2.5,

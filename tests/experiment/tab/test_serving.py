@@ -75,6 +75,7 @@ def test_the_facts_of_a_run_are_those_of_its_result(make_tab, tmp_path):
         assert facts["state"] == "finished"
         assert facts["counts"]["done"] == 6
         assert facts["counts"]["failed"] == 1
+        assert facts["objective"] == result.objective == "accuracy"
         assert facts["best"]["trial"] == result.best.id
         assert facts["best"]["value"] == result.best.value
         assert eval(facts["best"]["python"]) == result.best.params

@@ -13,6 +13,13 @@ export interface Curve {
   stepped?: boolean;
 }
 
+/** The last point of a line, where it ends in a step. */
+function last(chart: uPlot, line: number): number[] {
+  const values = chart.data[line];
+  for (let index = values.length - 1; index >= 0; index--) if (values[index] !== null && values[index] !== undefined) return [index];
+  return [];
+}
+
 /** Draw curves into a box, which gives the chart its size; what was there goes. */
 export function drawCurves(box: HTMLElement, curves: Curve[], title: string, limits?: [number, number]): uPlot | null {
   box.replaceChildren();
@@ -33,7 +40,7 @@ export function drawCurves(box: HTMLElement, curves: Curve[], title: string, lim
         stroke: curve.colour,
         width: 2,
         spanGaps: true,
-        points: {show: curve.x.length === 1 ? true : undefined},
+        points: curve.stepped ? {show: true, size: 7, fill: curve.colour, filter: last} : {show: curve.x.length === 1 ? true : undefined},
         paths: curve.stepped ? uPlot.paths.stepped!({align: 1}) : undefined,
         value: (_: uPlot, value: number | null) => (value === null ? '' : number(value)),
       })),

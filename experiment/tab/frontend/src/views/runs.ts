@@ -95,7 +95,10 @@ function together(runs: Run[]): [number, number] | undefined {
     const trials = run.scored();
     return trials.length ? [limits(run, bestSoFar(run, trials), false)] : [];
   });
-  return found.length ? [Math.min(...found.map(([low]) => low)), Math.max(...found.map(([, high]) => high))] : undefined;
+  if (!found.length) return undefined;
+  const [low, high] = [Math.min(...found.map(([one]) => one)), Math.max(...found.map(([, one]) => one))];
+  const margin = (high - low) * 0.05;
+  return [low - margin, high + margin];
 }
 
 /** The run with the best value; undefined if their objectives are different ones, or some runs have several. */
