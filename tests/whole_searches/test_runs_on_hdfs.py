@@ -22,6 +22,7 @@ import pytest
 
 import experiment
 from experiment.cli.commands import main
+from experiment.display import tensorboard_server
 from experiment.run_files.journal import JournalDamaged, read_journal
 from experiment.run_files.loading import find_runs
 from search.errors import InvalidArgument
@@ -241,7 +242,11 @@ def test_a_lost_attempt_disappears_from_tensorboard(spark, hdfs, client, logdir,
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_the_tab_shows_a_running_search_with_its_output_and_tracebacks(spark, logdir, tmp_path):
+def test_the_tab_shows_a_running_search_with_its_output_and_tracebacks(
+    spark, logdir, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tensorboard_server, "_RELOAD", 0.5)
+
     def train(x):
         import time
 
