@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spark_jobs.strategies.collectives import Collectives, any_of
+import numpy as np
+
+from spark_jobs.strategies.collectives import Collectives
+from spark_jobs.strategies.mirrored.slow_worker import Lags
 
 
-def agreement(keras: Any, collectives: Collectives) -> Any:
+def agreement(keras: Any, collectives: Collectives, lags: Lags) -> Any:
     """Return a Keras callback that ends `fit` on all workers if another callback does on one.
 
     A worker that left alone would not take part in the operations of the next step, for which the
     others wait. So all leave at the end of the epoch, also where a callback asks within an epoch;
-    only then do they exchange the number that says so.
+    only then do they exchange the number that says so, and how long their steps take.
 
     Args:
         keras: The module `keras`.
         collectives: The collective calls of the workers.
+        lags: Measures the steps, and warns of a slow worker.
     """
 
     class Agreement(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -27,14 +31,24 @@ def agreement(keras: Any, collectives: Collectives) -> Any:
 
         def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
             self._asked = False
+            lags.begin()
+
+        def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+            if batch == 0:
+                lags.begin_epoch()
 
         def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+            lags.end_step()
             if self.model.stop_training:
                 self._asked = True
                 self.model.stop_training = False
 
         def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
             asked = self._asked or bool(self.model.stop_training)
-            self.model.stop_training = any_of(collectives, asked)
+            any_asked, figures = collectives.all_reduce(
+                [np.array([int(asked)]), lags.figures()], op="max"
+            )
+            self.model.stop_training = bool(any_asked[0])
+            lags.judge(figures)
 
     return Agreement()

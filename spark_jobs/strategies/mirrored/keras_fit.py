@@ -26,6 +26,7 @@ from spark_jobs.strategies.mirrored.keras_versions import (
     digest_of,
     problem_of,
 )
+from spark_jobs.strategies.mirrored.slow_worker import Lags
 from spark_jobs.strategies.replacing import replaced
 
 _TRAINER = "keras.src.backend.tensorflow.trainer"
@@ -35,12 +36,13 @@ Correction = tuple[Any, str, Callable[..., Any]]
 
 
 @contextlib.contextmanager
-def corrected_fit(strategy: Any, collectives: Collectives) -> Iterator[None]:
+def corrected_fit(strategy: Any, collectives: Collectives, lags: Lags) -> Iterator[None]:
     """Let `model.fit` run on all workers during the block, which may import Keras.
 
     Args:
         strategy: The strategy of this worker, see `spark_jobs.strategies.mirrored.mirrored`.
         collectives: The collective calls of the workers.
+        lags: Measures the steps, and warns of a slow worker.
     """
     with contextlib.ExitStack() as entered:
 
@@ -55,7 +57,7 @@ def corrected_fit(strategy: Any, collectives: Collectives) -> Iterator[None]:
                     _build_from_own_part(trainer, strategy),
                     _keep_metrics_of_steps(trainer, strategy),
                     _average_metrics_of_epochs(trainer, collectives),
-                    _agree_in_fit(trainer, strategy, collectives),
+                    _agree_in_fit(trainer, strategy, collectives, lags),
                 ]
             for target, name, function in corrections:
                 entered.enter_context(replaced(target, name, function))
@@ -145,7 +147,9 @@ def _average_metrics_of_epochs(trainer: ModuleType, collectives: Collectives) ->
     return trainer.TensorFlowTrainer, "_get_metrics_result_or_logs", get_metrics_result_or_logs
 
 
-def _agree_in_fit(trainer: ModuleType, strategy: Any, collectives: Collectives) -> Correction:
+def _agree_in_fit(
+    trainer: ModuleType, strategy: Any, collectives: Collectives, lags: Lags
+) -> Correction:
     """Let all workers leave `fit` together, and warn of results that depend on their number."""
     import keras
 
@@ -157,12 +161,12 @@ def _agree_in_fit(trainer: ModuleType, strategy: Any, collectives: Collectives) 
         given = signature.bind(model, *args, **kwargs)
         callbacks = given.arguments.get("callbacks")
         if isinstance(callbacks, keras.callbacks.CallbackList):
-            last = agreement(keras, collectives)
+            last = agreement(keras, collectives, lags)
             last.set_model(model)
             callbacks.append(last)
         else:
             own = [] if callbacks is None else trainer.tree.flatten(callbacks)
-            given.arguments["callbacks"] = [*own, agreement(keras, collectives)]
+            given.arguments["callbacks"] = [*own, agreement(keras, collectives, lags)]
         if model.steps_per_execution != 1:
             got = f"{model.steps_per_execution} steps in one execution"
             hint = "TensorFlow exchanges no gradients within a loop of steps"

@@ -17,6 +17,7 @@ from spark_jobs.strategies.mirrored.batches import Parts
 from spark_jobs.strategies.mirrored.keras_arrays import arrays_alike
 from spark_jobs.strategies.mirrored.keras_fit import corrected_fit
 from spark_jobs.strategies.mirrored.one_address import answer_only_at
+from spark_jobs.strategies.mirrored.slow_worker import Lags, Waited
 from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Mirrored
 
@@ -50,7 +51,9 @@ def mirrored(
     with contextlib.ExitStack() as entered:
         with _patient():
             strategy = make_strategy(tf, settings, rank, members)
-        entered.enter_context(corrected_fit(strategy, collectives))
+        waited = Waited(tf, strategy)
+        entered.enter_context(waited.measured())
+        entered.enter_context(corrected_fit(strategy, collectives, Lags(rank, members, waited)))
         entered.enter_context(arrays_alike(numbers))
         entered.enter_context(shuffled_alike(tf, numbers))
         entered.enter_context(strategy.scope())

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import time
 import warnings
 from typing import Any
 
@@ -370,3 +371,43 @@ def parts(worker: Worker) -> dict[str, Any]:
     static = Parts(tf, 2).of(numbers.repeat().take(8).batch(2, drop_remainder=True), 0, 1)
     found["static"] = static.element_spec.shape.as_list()[0]
     return found
+
+
+def warnings_of_slow(worker: Worker, slow_in: str, others: float, slow: float) -> list[str]:
+    """Return the warnings of a training whose workers sleep in each step, worker 1 longer.
+
+    Args:
+        worker: The worker.
+        slow_in: Where worker 1 takes longer: in "data" or in "computing".
+        others: Seconds for which each worker sleeps in either.
+        slow: Seconds for which worker 1 sleeps there.
+    """
+    seconds = {"data": others, "computing": others}
+    if worker.rank == 1:
+        seconds[slow_in] = slow
+    with warnings.catch_warnings(record=True) as seen, worker.mirrored():
+        warnings.simplefilter("always")
+        import keras
+        import tensorflow as tf
+
+        def slept(where: str, values: Any) -> Any:
+            def sleep(values: Any) -> Any:
+                time.sleep(seconds[where])
+                return values
+
+            computed = tf.numpy_function(sleep, [values], tf.float32, stateful=True)
+            return tf.ensure_shape(computed, values.shape)
+
+        class Compute(keras.layers.Layer):
+            def call(self, images: Any) -> Any:
+                return slept("computing", images)
+
+        steps = max(18, int(3.5 / (others + slow)))  # alike in all workers
+        numbers = tf.data.Dataset.from_tensor_slices(np.ones((2 * steps, 1), np.float32))
+        numbers = numbers.batch(2).map(lambda batch: (slept("data", batch), batch))
+        model = keras.Sequential(
+            [keras.layers.Input((1,)), Compute(), keras.layers.Dense(1, use_bias=False)]
+        )
+        model.compile(keras.optimizers.SGD(1e-3), "mse")
+        model.fit(numbers, verbose=0, shuffle=False)
+        return [str(found.message) for found in seen if found.category is UserWarning]
