@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from search.errors import InvalidArgument, shown
+from search.errors import ExperimentError, InvalidArgument, shown
 from spark_jobs.communicator import halves
 from spark_jobs.communicator.arrays import Array, Flat, read_array, type_of
 from spark_jobs.communicator.calls import Call, difference
@@ -45,6 +45,7 @@ class Collectives:
         self._lock = threading.Lock()
         self._number = 0
         self._error: BaseException | None = None
+        self._cause: ExperimentError | None = None
 
     def all_reduce(
         self,
@@ -93,6 +94,17 @@ class Collectives:
         """See `Communicator.barrier`."""
         with self._call("barrier", []) as arrived:
             self._meet(arrived)
+
+    def patient(self, seconds: float | None) -> None:
+        """Set for how long the rank before may be silent; None: until its connection ends."""
+        if self._rings is not None:
+            self._rings.before.be_patient(seconds)
+
+    def fail(self, error: ExperimentError) -> None:
+        """End the call that another thread waits in, and all later ones, with an error."""
+        self._cause = error
+        if self._rings is not None:
+            self._rings.cut()
 
     def close(self) -> None:
         """End the ring's connections, and the threads that send."""
@@ -163,7 +175,10 @@ class Collectives:
         """End the rings, whose connections hold parts of a call; return the error to raise."""
         assert self._rings is not None
         self._rings.cut()
-        error = self._rings.cause(error)
+        if isinstance(error, GangBroken) and self._cause is not None:
+            error = self._cause  # `fail` has cut the connections for it
+        else:
+            error = self._rings.cause(error)
         if self._error is None:
             self._error = error
         if isinstance(error, GangBroken):

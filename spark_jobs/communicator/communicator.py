@@ -15,6 +15,7 @@ import numpy.typing as npt
 from search.errors import InvalidArgument
 from spark_jobs.communicator.arrays import Array, read_array
 from spark_jobs.communicator.collectives import Collectives, Compression, Operation
+from spark_jobs.communicator.meeting import Meeting
 from spark_jobs.communicator.membership import GangBroken, Membership
 from spark_jobs.communicator.mesh import Links, Mesh
 from spark_jobs.communicator.remote import Remote
@@ -64,7 +65,7 @@ def connect(
         for rank in others:
             mesh.open(rank, "check").close()
         links = Links(mesh.from_before(), after)
-        communicator = Communicator(membership, home, mesh, links)
+        communicator = Communicator(membership, home, mesh, links, patience)
         undo.pop_all()  # it closes all of these itself
         undo.callback(communicator.close)
         for link in links:
@@ -79,9 +80,9 @@ def connect(
 class Communicator:
     """A member's calls to the others. A context manager; leaving it ends its connections.
 
-    `all_reduce`, `broadcast`, `barrier` and `share` are collective: all members make the same calls
-    in the same order, and wait for each other. The other calls wait for single members. Thread
-    safe; but collective calls of several threads have no order, so make them in one thread.
+    `all_reduce`, `broadcast`, `barrier`, `meet` and `share` are collective: all members make the
+    same calls in the same order, and wait for each other. The other calls wait for single members.
+    Thread safe; but collective calls of several threads have no order, so make them in one thread.
 
     Calls raise GangBroken if a member has ended, cannot be reached, or has sent nothing for the
     patience, and MembersDisagree if another member makes another call. After either, no collective
@@ -92,6 +93,7 @@ class Communicator:
         home: What it keeps for the others.
         mesh: Its connections; None in a gang of one.
         links: Its connections in the ring; None in a gang of one.
+        patience: Seconds without any data after which a member counts as gone.
 
     Attributes:
         rank: This member's rank, from 0.
@@ -104,6 +106,7 @@ class Communicator:
         home: Home,
         mesh: Mesh | None = None,
         links: Links | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self.rank = membership.rank
         self.size = membership.size
@@ -111,7 +114,10 @@ class Communicator:
         self._mesh = mesh
         rings = None if mesh is None or links is None else Rings(membership, links, mesh.open_ring)
         self._collectives = Collectives(membership, rings)
-        self._remote = None if mesh is None else Remote(membership, mesh)
+        self._remote = self._meeting = None
+        if mesh is not None:
+            self._remote = Remote(membership, mesh)
+            self._meeting = Meeting(membership, home, self._remote, self._collectives, patience)
         self._process = os.getpid()
         self._closed = False
 
@@ -189,6 +195,22 @@ class Communicator:
         """Wait until all members have made this call."""
         self._check_process()
         self._collectives.barrier()
+
+    def meet(self) -> None:
+        """Wait until all members have made this call, however late they come.
+
+        Unlike in the other calls, a member that is slow never counts as gone. Raises GangBroken
+        soon after one has ended, and MembersDisagree if one has begun a step (`begin_step`) that
+        this member has not: it waits for this one there, and never comes.
+        """
+        self._check_process()
+        if self._meeting is not None:
+            self._meeting.wait()
+
+    def begin_step(self) -> None:
+        """Note that this member begins a step that ends when all members have made it."""
+        if self._meeting is not None:
+            self._meeting.begin_step()
 
     def publish(self, name: str, values: npt.ArrayLike) -> None:
         """Keep a copy of an array for the others under a name, in place of the one before."""

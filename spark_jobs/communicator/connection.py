@@ -99,7 +99,7 @@ class Connection:
         self._tls = tls
         self._membership = membership
         self.rank = rank
-        self._patience = patience
+        self._patience: float | None = patience
         tls.settimeout(patience)
 
     def send_message(self, message: object) -> None:
@@ -147,8 +147,8 @@ class Connection:
         except OSError as error:
             raise self._lost(error, "sends no data") from None
 
-    def be_patient(self, seconds: float) -> None:
-        """Set another patience than the constructor's."""
+    def be_patient(self, seconds: float | None) -> None:
+        """Set another patience than the constructor's; None: until the connection ends."""
         self._patience = seconds
         self._tls.settimeout(seconds)
 

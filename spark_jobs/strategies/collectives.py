@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 
@@ -20,8 +19,8 @@ class Collectives(Protocol):
     def broadcast(self, arrays: Sequence[npt.ArrayLike], root: int = 0) -> list[npt.NDArray[Any]]:
         """Return one worker's arrays to all workers."""
 
+    def meet(self) -> None:
+        """Wait for all workers, however late they come; raises an error if one never will."""
 
-def any_of(collectives: Collectives, flag: bool) -> bool:
-    """Return to all workers whether one of them has passed True."""
-    (highest,) = collectives.all_reduce([np.array([int(flag)])], op="max")
-    return bool(highest[0])
+    def begin_step(self) -> None:
+        """Note that this worker begins a step that ends when all workers have made it."""

@@ -114,6 +114,7 @@ def _why_stop(running: context.TrialContext) -> str:
     reason = running.link.stop()
     if running.communicator is None:
         return reason
+    running.communicator.meet()
     (wished,) = running.communicator.all_reduce([int(bool(reason))], "max")
     return reason or ("another worker is to stop" if wished else "")
 

@@ -36,6 +36,7 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
 
     class First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def begin(self) -> None:
+            communicator.meet()  # they may have read their data for longer than others
             model = self.model
             _take_from_rank_0(keras, communicator, model)
             initial = flat(keras, model.trainable_weights)

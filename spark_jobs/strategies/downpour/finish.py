@@ -25,6 +25,7 @@ class Finish:
     """
 
     def __init__(self, communicator: Communicator) -> None:
+        self._communicator = communicator
         self._rank = communicator.rank
         self._size = communicator.size
         self._last = communicator.share(np.full(self._size, np.inf), _lower)
@@ -39,7 +40,11 @@ class Finish:
         return bool(epoch >= self._last.fetch().min())
 
     def wait(self) -> None:
-        """Wait until all workers have made this call; raises GangBroken if one is lost."""
+        """Wait until all workers have made this call; raises GangBroken if one is lost.
+
+        A worker that has left `fit` by an error hears of this one where it next meets the others.
+        """
+        self._communicator.begin_step()
         own = np.zeros(self._size)
         own[self._rank] = 1
         self._finished.push(own)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.strategies.collectives import Collectives
-from spark_jobs.strategies.mirrored.slow_worker import Lags
+from spark_jobs.strategies.in_step.slow_worker import Lags
 
 
-def agreement(keras: Any, collectives: Collectives, lags: Lags) -> Any:
+def agreement(keras: Any, collectives: Collectives, lags: Lags | None = None) -> Any:
     """Return a Keras callback that ends `fit` on all workers if another callback does on one.
 
     A worker that left alone would not take part in the operations of the next step, for which the
@@ -21,7 +21,7 @@ def agreement(keras: Any, collectives: Collectives, lags: Lags) -> Any:
     Args:
         keras: The module `keras`.
         collectives: The collective calls of the workers.
-        lags: Measures the steps, and warns of a slow worker.
+        lags: Measures the steps, and warns of a slow worker; None to measure nothing.
     """
 
     class Agreement(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -31,24 +31,29 @@ def agreement(keras: Any, collectives: Collectives, lags: Lags) -> Any:
 
         def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
             self._asked = False
-            lags.begin()
+            if lags is not None:
+                lags.begin()
 
         def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-            if batch == 0:
+            collectives.begin_step()
+            if lags is not None and batch == 0:
                 lags.begin_epoch()
 
         def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-            lags.end_step()
+            if lags is not None:
+                lags.end_step()
             if self.model.stop_training:
                 self._asked = True
                 self.model.stop_training = False
 
         def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
             asked = self._asked or bool(self.model.stop_training)
-            any_asked, figures = collectives.all_reduce(
-                [np.array([int(asked)]), lags.figures()], op="max"
+            figures = [] if lags is None else [lags.figures()]
+            any_asked, *figures = collectives.all_reduce(
+                [np.array([int(asked)]), *figures], op="max"
             )
             self.model.stop_training = bool(any_asked[0])
-            lags.judge(figures)
+            if lags is not None:
+                lags.judge(*figures)
 
     return Agreement()

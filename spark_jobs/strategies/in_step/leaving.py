@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 
-from spark_jobs.strategies.collectives import Collectives, any_of
+from spark_jobs.communicator.membership import MembersDisagree
+from spark_jobs.strategies.collectives import Collectives
 
 _PATIENCE = 10.0  # seconds for which rank 0 waits at its end
 
@@ -23,13 +23,23 @@ def leave_together(
         rank: The worker's rank.
         collectives: The collective calls of the workers.
         then: Called once all workers have come; it ends their connections by the framework.
+
+    Raises:
+        MembersDisagree: Another worker waits for this one in a step of `fit`.
     """
+    found: list[MembersDisagree] = []
 
     def meet() -> None:
-        with contextlib.suppress(Exception):  # the others have ended, each for its own reason
-            any_of(collectives, False)
+        try:
+            collectives.meet()
             then()
+        except MembersDisagree as error:
+            found.append(error)
+        except Exception:  # the others have ended, each for its own reason
+            return
 
     meeting = threading.Thread(target=meet, daemon=True)
     meeting.start()
     meeting.join(_PATIENCE if rank == 0 else None)
+    if found:
+        raise found[0]

@@ -21,12 +21,12 @@ from search.errors import InvalidArgument
 from spark_jobs.import_hooks import when_imported
 from spark_jobs.strategies.collectives import Collectives
 from spark_jobs.strategies.in_step.agreement import agreement
+from spark_jobs.strategies.in_step.slow_worker import Lags
 from spark_jobs.strategies.mirrored.keras_versions import (
     UncheckedKeras,
     digest_of,
     problem_of,
 )
-from spark_jobs.strategies.mirrored.slow_worker import Lags
 from spark_jobs.strategies.replacing import replaced
 
 _TRAINER = "keras.src.backend.tensorflow.trainer"
@@ -57,6 +57,7 @@ def corrected_fit(strategy: Any, collectives: Collectives, lags: Lags) -> Iterat
                     _build_from_own_part(trainer, strategy),
                     _keep_metrics_of_steps(trainer, strategy),
                     _average_metrics_of_epochs(trainer, collectives),
+                    _reset_metrics_together(trainer, collectives),
                     _agree_in_fit(trainer, strategy, collectives, lags),
                 ]
             for target, name, function in corrections:
@@ -132,11 +133,14 @@ def _average_metrics_of_epochs(trainer: ModuleType, collectives: Collectives) ->
     """Average what a user's own `train_step` returns, at the end of an epoch.
 
     Else callbacks that use the logs, such as EarlyStopping, would decide differently per worker.
+    Before the workers read their metrics, they meet.
     """
     original = trainer.TensorFlowTrainer._get_metrics_result_or_logs
 
     @functools.wraps(original)
     def get_metrics_result_or_logs(model: Any, logs: Any) -> Any:
+        if model._distribute_strategy is not None:
+            collectives.meet()  # TensorFlow would wait for ever for a worker that is in a step
         found = original(model, logs)
         if found is not logs or not isinstance(logs, Mapping) or not logs:
             return found
@@ -145,6 +149,19 @@ def _average_metrics_of_epochs(trainer: ModuleType, collectives: Collectives) ->
         return dict(zip(logs, (mean.item() for mean in means), strict=True))
 
     return trainer.TensorFlowTrainer, "_get_metrics_result_or_logs", get_metrics_result_or_logs
+
+
+def _reset_metrics_together(trainer: ModuleType, collectives: Collectives) -> Correction:
+    """Note the begin of an epoch, since TensorFlow waits for all workers as it resets metrics."""
+    original = trainer.TensorFlowTrainer.reset_metrics
+
+    @functools.wraps(original)
+    def reset_metrics(model: Any) -> None:
+        if model._distribute_strategy is not None:
+            collectives.begin_step()
+        original(model)
+
+    return trainer.TensorFlowTrainer, "reset_metrics", reset_metrics
 
 
 def _agree_in_fit(

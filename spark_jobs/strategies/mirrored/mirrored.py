@@ -13,11 +13,12 @@ from spark_jobs.installed import is_installed
 from spark_jobs.strategies.collectives import Collectives
 from spark_jobs.strategies.in_step.leaving import leave_together
 from spark_jobs.strategies.in_step.random_numbers import share_random_numbers, shuffled_alike
+from spark_jobs.strategies.in_step.slow_worker import Lags
 from spark_jobs.strategies.mirrored.batches import Parts
 from spark_jobs.strategies.mirrored.keras_arrays import arrays_alike
 from spark_jobs.strategies.mirrored.keras_fit import corrected_fit
 from spark_jobs.strategies.mirrored.one_address import answer_only_at
-from spark_jobs.strategies.mirrored.slow_worker import Lags, Waited
+from spark_jobs.strategies.mirrored.waited import Waited
 from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Mirrored
 

@@ -289,6 +289,9 @@ class Agreeing:
     def __init__(self, other, made=0):
         self.calls, self._other, self._made = 0, other, made
 
+    def meet(self):
+        """The other one has come."""
+
     def all_reduce(self, arrays, op):
         if op == "min":
             return [numpy.minimum(array, self._made) for array in arrays]

@@ -70,6 +70,15 @@ def test_a_slow_worker_delays_no_other_one(gangs, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_a_worker_that_has_left_fit_by_an_error_ends_the_wait_of_the_others(gangs):
+    """It waited for them after its repeat, and they for it at the end of `fit`, for ever."""
+    first, second = gangs.values(functions.left_by_an_error, 2)
+    assert second.startswith("MembersDisagree: worker 1 waits for the other workers after 0 steps")
+    assert first.startswith("GangBroken: worker 1 at ")
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize(("stopping", "when"), [(0, "epoch"), (1, "batch")])
 def test_all_workers_end_fit_if_a_callback_of_one_asks(gangs, stopping, when):
     found = gangs.values(functions.stopped_by_one, 2, stopping, when)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from search.errors import InvalidArgument
+from search.errors import ExperimentError, InvalidArgument
 from spark_jobs.strategies.settings import Downpour
 from spark_jobs.strategies.sharding import part_of
 from tests.spark_jobs.strategies.gang import Worker
@@ -94,6 +95,30 @@ def one_that_is_slow(worker: Worker, folder: str) -> list[int]:
     with worker.connected(Downpour(fetch_every=1, push_every=1)):
         options = {"batch_size": BATCH, "epochs": epochs, "verbose": 0, "callbacks": [Wait()]}
         return list(build().fit(x, y, **options).epoch)
+
+
+def left_by_an_error(worker: Worker) -> str:
+    """Let rank 1 leave `fit` by an error that it catches, and meet rank 0 after its training.
+
+    Returns:
+        The error of the worker.
+    """
+    import keras
+
+    class Left(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if worker.rank == 1:
+                raise ZeroDivisionError
+
+    x, y = digits(worker)
+    try:
+        with worker.connected(Downpour()) as communicator:
+            with contextlib.suppress(ZeroDivisionError):
+                build().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[Left()])
+            communicator.meet()  # as after each repeat
+    except ExperimentError as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
 
 
 def stopped_by_one(worker: Worker, stopping: int, when: str) -> dict[str, Any]:

@@ -144,6 +144,16 @@ def test_the_end_of_a_worker_is_an_error_in_the_other(gangs):
 
 @pytest.mark.slow
 @pytest.mark.contract
+@pytest.mark.parametrize("how", ["batches", "epochs"])
+def test_a_worker_that_makes_fewer_steps_fails_and_ends_the_wait_of_the_others(gangs, how):
+    """TensorFlow would wait for its gradients, and it for the others' end, for ever."""
+    _, second = gangs.values(functions.trained_unequally, 2, how)
+    assert second.startswith("worker 1 waits for the other workers after ")
+    assert "but worker 0 has begun another one, in which it waits for worker 1" in second
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_fit_is_refused_in_a_version_of_keras_that_was_not_checked(gangs):
     for found in gangs.values(functions.unchecked, 2):
         assert len(found) == 2

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import socket
+import threading
 import time
 import warnings
 from typing import Any
 
 import numpy as np
 
-from spark_jobs.strategies.collectives import any_of
 from spark_jobs.strategies.mirrored.batches import Parts
 from spark_jobs.strategies.mirrored.one_address import addresses_of_host
+from spark_jobs.strategies.settings import Mirrored
 from tests.spark_jobs.strategies.gang import Worker
 
 BATCH = 64
@@ -328,7 +330,7 @@ def answers_of_port(worker: Worker) -> dict[str, bool]:
                     found[address] = bool(connection.recv(9))
                 except TimeoutError:
                     found[address] = False
-        any_of(worker.collectives, False)  # neither ends before the other has asked
+        worker.collectives.meet()  # neither ends before the other has asked
     return found
 
 
@@ -411,3 +413,38 @@ def warnings_of_slow(worker: Worker, slow_in: str, others: float, slow: float) -
         model.compile(keras.optimizers.SGD(1e-3), "mse")
         model.fit(numbers, verbose=0, shuffle=False)
         return [str(found.message) for found in seen if found.category is UserWarning]
+
+
+def trained_unequally(worker: Worker, how: str) -> str:
+    """Return the error of worker 1, which takes part in fewer steps than worker 0.
+
+    Args:
+        worker: The worker.
+        how: In what it differs: "batches" of an epoch, or "epochs" of the training.
+    """
+    from spark_jobs.communicator.membership import MembersDisagree
+
+    def end_with_the_other() -> None:
+        """As the driver does: TensorFlow need not notice the end of the other one."""
+        with contextlib.suppress(EOFError):
+            worker.collectives._connections[0].recv()
+        os._exit(0)
+
+    if worker.rank == 0:
+        threading.Thread(target=end_with_the_other, daemon=True).start()
+    try:
+        with worker.connected(Mirrored()):
+            import tensorflow as tf
+
+            strategy = tf.distribute.get_strategy()
+            fewer = how == "batches" and worker.rank == 1
+            images, labels = digits((3 if fewer else 5) * BATCH)
+            own = tf.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH)
+            data = strategy.distribute_datasets_from_function(lambda context: own)
+            epochs = 1 if how == "epochs" and worker.rank == 1 else 2
+            compiled(network()).fit(
+                data, epochs=epochs, steps_per_epoch=len(own), verbose=0, shuffle=False
+            )
+    except MembersDisagree as error:
+        return str(error)
+    return "nothing"

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from spark_jobs.strategies.mirrored.slow_worker import Lags, Slow, slow_worker, warning_of
+from spark_jobs.strategies.in_step.slow_worker import Lags, Slow, slow_worker, warning_of
 from tests.spark_jobs.strategies.mirrored import train_functions as functions
 
 MEMBERS = ("10.0.0.5:20000", "10.0.0.6:20000", "10.0.0.7:20000")
