@@ -9,7 +9,7 @@ SOURCES := search spark_jobs experiment tests examples docs
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos tab lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots bench-peers bench-training screenshots zip constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos tab lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-public bench-slots bench-peers bench-training screenshots zip constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 19
@@ -88,6 +88,10 @@ bench-live: .venv/.installed  ## Print the cost of live trials and the savings o
 
 bench-search: .venv/.bench  ## Print how good the searches are, against those of others.
 	$(PYTHON) -m tests.benchmarks.search_quality $(OPTIONS)
+
+# Hours, so its lines can be kept and joined: see `--help` and tests/benchmarks/public/__init__.py.
+bench-public: .venv/.bench  ## Write a page on how good the searches are on public problems.
+	$(PYTHON) -m tests.benchmarks.public $(OPTIONS)
 
 bench-slots: .venv/.installed  ## Print the cost of up to 10,000 slots for the driver, in a quarter of an hour.
 	$(PYTHON) -m tests.benchmarks.many_slots

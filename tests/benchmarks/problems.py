@@ -48,7 +48,8 @@ class Problem:
     noise: float = 0.0
 
 
-def _bbob(number: int, dimensions: int) -> Problem:
+def bbob(number: int, dimensions: int) -> Problem:
+    """Return a function of COCO's suite bbob, of 24, on its box."""
     function = cocoex.BareProblem("bbob", number, dimensions, _INSTANCE)
     space = Space({f"x{axis}": Float(-5.0, 5.0) for axis in range(dimensions)})
     return Problem(
@@ -200,7 +201,7 @@ def _noisy(problem: Problem) -> Problem:
 
 _MAKERS: dict[str, Callable[[], Problem]] = {
     **{
-        f"BBOB f{number}, {dimensions}-d": functools.partial(_bbob, number, dimensions)
+        f"BBOB f{number}, {dimensions}-d": functools.partial(bbob, number, dimensions)
         for number, dimensions in (
             (2, 3),  # separable: ellipsoid, Rastrigin
             (3, 5),
@@ -220,7 +221,7 @@ _MAKERS: dict[str, Callable[[], Problem]] = {
     "boosting": _boosting,
     "choices": _choices,
     **{name: functools.partial(_tuning, name) for name in TASKS},
-    "noisy BBOB f8, 5-d": lambda: _noisy(_bbob(8, 5)),
+    "noisy BBOB f8, 5-d": lambda: _noisy(bbob(8, 5)),
     "noisy network": lambda: _noisy(_network()),
     "noisy SVC on digits": lambda: _noisy(_tuning("SVC on digits")),
 }

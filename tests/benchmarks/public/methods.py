@@ -1,0 +1,201 @@
+"""The searches that the public problems are run with, each with the defaults of its documentation.
+
+Where a library has no default for so few trials, it is as in `tests/benchmarks/methods.py`: scipy's
+and DEAP's differential evolution have 10 individuals, as ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from search.adapters.nevergrad import NevergradSearcher
+from search.adapters.optuna import OptunaSearcher
+from search.algorithms import Evolution
+from search.searcher import Problem as SearchProblem
+from search.searcher import Searcher
+from search.space.spaces import Choice, Domain, Float, Integer, Space
+from tests.benchmarks.methods import (
+    DEFAULT,
+    METHODS,
+    OPTUNA_GP,
+    OUR_GP,
+    RANDOM,
+    SCIPY,
+    SEARCHERS,
+    TPE,
+    Method,
+    Objective,
+)
+
+DEAP, NGOPT = "DEAP's example of DE", "nevergrad's NGOpt"
+SMAC, HEBO = "SMAC3", "HEBO"
+BY_GENERATION = "DE by generation"
+
+_DEAR: dict[str, Any] = {"budget": 100, "seeds": 10}  # some tenths of a second per trial
+
+
+def _nevergrad(space: Space, objective: Objective, budget: int, seed: int) -> None:
+    import nevergrad
+    import numpy as np
+
+    parameters = {name: _parameter(nevergrad.p, domain) for name, domain in space.items()}
+    parametrization = nevergrad.p.Dict(**parameters)
+    parametrization.random_state = np.random.RandomState(seed)
+    optimizer = nevergrad.optimizers.NGOpt(parametrization, budget=budget)
+    for _ in range(budget):
+        candidate = optimizer.ask()
+        optimizer.tell(candidate, objective(candidate.value))
+
+
+def _parameter(p: Any, domain: Domain) -> Any:
+    match domain:
+        case Choice(values):
+            return p.Choice(list(values))
+        case Float(low, high, log=False):
+            return p.Scalar(lower=low, upper=high)
+        case Integer(low, high, log=False):
+            return p.Scalar(lower=low, upper=high).set_integer_casting()
+    raise TypeError(f"no parameter of Nevergrad for {domain}")
+
+
+def _smac(space: Space, objective: Objective, budget: int, seed: int) -> None:
+    import smac
+    from ConfigSpace import ConfigurationSpace
+
+    def target(config: Any, seed: int = 0) -> float:
+        return objective(dict(config))
+
+    # A tuple is a range, of floats or integers; a list has choices.
+    configurations = ConfigurationSpace(dict(_ranges(space)), seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = smac.Scenario(
+            configurations,
+            deterministic=True,
+            n_trials=budget,
+            seed=seed,
+            output_directory=Path(folder),
+        )
+        facade = smac.HyperparameterOptimizationFacade(scenario, target, logging_level=False)
+        facade.optimize()
+
+
+def _ranges(space: Space) -> Any:
+    for name, domain in space.items():
+        match domain:
+            case Choice(values):
+                yield name, list(values)
+            case Float(low, high, log=False) | Integer(low, high, log=False):
+                yield name, (low, high)
+            case _:
+                raise TypeError(f"no range of ConfigSpace for {domain}")
+
+
+def _hebo(space: Space, objective: Objective, budget: int, seed: int) -> None:
+    import numpy as np
+    import torch
+    from hebo.design_space.design_space import DesignSpace
+    from hebo.optimizers.hebo import HEBO as Optimizer
+
+    np.random.seed(seed)  # its models and its acquisition draw from the global generators
+    torch.manual_seed(seed)
+    optimizer = Optimizer(DesignSpace().parse(list(_records(space))), scramble_seed=seed)
+    for _ in range(budget):
+        suggested = optimizer.suggest()
+        params = suggested.iloc[0].to_dict()
+        optimizer.observe(suggested, np.array([[objective(params)]]))
+
+
+def _records(space: Space) -> Any:
+    for name, domain in space.items():
+        match domain:
+            case Choice(values):
+                yield {"name": name, "type": "cat", "categories": list(values)}
+            case Float(low, high, log=False):
+                yield {"name": name, "type": "num", "lb": low, "ub": high}
+            case Integer(low, high, log=False):
+                yield {"name": name, "type": "int", "lb": low, "ub": high}
+            case _:
+                raise TypeError(f"no parameter of HEBO for {domain}")
+
+
+SEQUENTIAL: dict[str, Method] = {
+    DEFAULT: METHODS[DEFAULT],
+    OUR_GP: dataclasses.replace(METHODS[OUR_GP], **_DEAR),
+    TPE: METHODS[TPE],
+    OPTUNA_GP: dataclasses.replace(METHODS[OPTUNA_GP], **_DEAR),
+    SMAC: Method(_smac, **_DEAR),
+    HEBO: Method(_hebo, budget=50, seeds=5),  # some seconds per trial
+    SCIPY: METHODS[SCIPY],
+    DEAP: METHODS[DEAP],
+    NGOPT: Method(_nevergrad),
+    RANDOM: METHODS[RANDOM],
+}
+"""The searches that run one trial after the other, by the names of their rows."""
+
+PLANNED = frozenset({SMAC, NGOPT})
+"""Searches that plan by their budget: each budget is a run of its own."""
+
+_NEEDED = {
+    TPE: "optuna",
+    OPTUNA_GP: "torch",
+    SMAC: "smac",
+    HEBO: "hebo",
+    NGOPT: "nevergrad",
+}
+
+
+def installed(method: str) -> bool:
+    """Return whether the package of a search is installed."""
+    return method not in _NEEDED or importlib.util.find_spec(_NEEDED[method]) is not None
+
+
+@dataclasses.dataclass(frozen=True)
+class Parallel:
+    """A search with many trials at a time.
+
+    Attributes:
+        start: A function of the problem that starts it.
+        budget: Maximum number of trials to be compared at.
+        seeds: Maximum number of seeds; None for all of them.
+    """
+
+    start: Callable[[SearchProblem], Searcher]
+    budget: int = 300
+    seeds: int | None = None
+
+
+def _by_generation(problem: SearchProblem) -> Searcher:
+    """Start the operators of scipy and others, with an individual for each worker at least."""
+    assert problem.samples is not None
+    popsize = max(10, problem.slots())
+    generations = max(1, math.ceil(problem.samples / popsize) - 1)
+    algorithm = Evolution(popsize=popsize, generations=generations, generational=True)
+    return algorithm.start(dataclasses.replace(problem, samples=None))
+
+
+def _liar(problem: SearchProblem) -> Searcher:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return OptunaSearcher(optuna.samplers.TPESampler(constant_liar=True)).start(problem)
+
+
+def _ngopt(problem: SearchProblem) -> Searcher:
+    return NevergradSearcher("NGOpt").start(problem)
+
+
+PARALLEL: dict[str, Parallel] = {
+    DEFAULT: Parallel(SEARCHERS[DEFAULT]),
+    OUR_GP: Parallel(SEARCHERS[OUR_GP], **_DEAR),
+    TPE: Parallel(_liar),
+    BY_GENERATION: Parallel(_by_generation),
+    NGOPT: Parallel(_ngopt),
+    RANDOM: Parallel(SEARCHERS[RANDOM]),
+}
+"""The searches with several workers; TPE has `constant_liar=True`, as its documentation advises."""
