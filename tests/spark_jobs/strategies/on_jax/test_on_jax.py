@@ -31,13 +31,27 @@ def test_another_backend_is_refused():
 
 
 @pytest.fixture(scope="module")
-def runs(jax_gangs, tmp_path_factory):
-    """What one worker makes of several trainings, what each of two, and what each of two halves."""
-    folder = str(tmp_path_factory.mktemp("weights"))
-    (one,) = jax_gangs.values(functions.everything, 1, folder)
-    return one, *(
-        jax_gangs.values(function, 2, folder) for function in (functions.everything, functions.cut)
-    )
+def folder(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="module")
+def one(jax_gangs, folder):
+    """What one worker makes of several trainings."""
+    (found,) = jax_gangs.values(functions.everything, 1, folder)
+    return found
+
+
+@pytest.fixture(scope="module")
+def two(jax_gangs, folder):
+    """What each of two workers makes of them."""
+    return jax_gangs.values(functions.everything, 2, folder)
+
+
+@pytest.fixture(scope="module")
+def halves(jax_gangs, folder):
+    """What each of two workers makes of a model that is cut over them."""
+    return jax_gangs.values(functions.cut, 2, folder)
 
 
 def check_same(training, one, found):
@@ -61,8 +75,7 @@ def check_other_ways(one, found):
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_two_workers_train_the_model_of_one(runs):
-    one, two, _ = runs
+def test_two_workers_train_the_model_of_one(one, two):
     for found in two:
         check_same("adam", one, found)
         check_same("sgd", one, found)  # with batch normalization and an uneven batch
@@ -75,8 +88,7 @@ def test_two_workers_train_the_model_of_one(runs):
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_a_model_that_is_cut_over_two_workers_is_trained_as_by_one(runs):
-    one, _, halves = runs
+def test_a_model_that_is_cut_over_two_workers_is_trained_as_by_one(one, halves):
     for found in halves:
         check_same("adam", one, found)
         check_other_ways(one, found)
@@ -84,8 +96,8 @@ def test_a_model_that_is_cut_over_two_workers_is_trained_as_by_one(runs):
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_each_worker_has_one_half_of_a_model_that_is_cut(runs):
-    for found in runs[2]:
+def test_each_worker_has_one_half_of_a_model_that_is_cut(halves):
+    for found in halves:
         weights = [(64, 16), (16,), (32, 5), (5,)]
         of_optimizer = [(), (), *weights]  # steps, learning rate, momenta
         assert found["parts"] == [*weights, *of_optimizer]
@@ -93,22 +105,22 @@ def test_each_worker_has_one_half_of_a_model_that_is_cut(runs):
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_a_layout_that_cuts_no_weight_of_a_model_is_refused(runs):
-    for found in runs[2]:
+def test_a_layout_that_cuts_no_weight_of_a_model_is_refused(halves):
+    for found in halves:
         assert found["refused"].startswith("layout: expected an expression that matches one of ")
         assert "/last/kernel" in found["refused"]
 
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_all_workers_leave_fit_if_a_callback_of_one_asks(runs):
-    assert [found["seen"]["epochs"] for found in runs[1]] == [2, 2]
+def test_all_workers_leave_fit_if_a_callback_of_one_asks(two):
+    assert [found["seen"]["epochs"] for found in two] == [2, 2]
 
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_no_port_answers_at_another_address_than_the_worker_s(runs):
-    assert [found["seen"]["listens"] for found in runs[1]] == [
+def test_no_port_answers_at_another_address_than_the_worker_s(two):
+    assert [found["seen"]["listens"] for found in two] == [
         {"127.0.0.1", "::ffff:127.0.0.1"},  # JAX's server, and Gloo
         {"127.0.0.1"},
     ]
@@ -116,8 +128,8 @@ def test_no_port_answers_at_another_address_than_the_worker_s(runs):
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_all_workers_draw_the_same_random_numbers(runs):
-    first, second = (found["drawn"] for found in runs[1])
+def test_all_workers_draw_the_same_random_numbers(two):
+    first, second = (found["drawn"] for found in two)
     assert first == second
     assert first["orders"][0] != first["orders"][1]
 
