@@ -115,7 +115,7 @@ def _join(jax: Any, rank: int, members: Sequence[str]) -> None:
             "let the train function run it, or pass preload= without that module",
         )
     own = members[rank].rpartition(":")[0].strip("[]")
-    library = xla_bridge._jax
+    library: Any = vars(xla_bridge)["_jax"]
     gloo = functools.partial(library.make_gloo_tcp_collectives, hostname=own)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(
