@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.strategies.codistillation.codistillation import codistillation
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def entered(
-    strategy: Strategy | None, *, members: Sequence[str], communicator: Communicator
+    strategy: Strategy | None,
+    *,
+    members: Sequence[str],
+    communicator: Communicator,
+    repeat: Callable[[], int] = int,
 ) -> contextlib.AbstractContextManager[None]:
     """Let a block, which calls the train function, train with the other workers.
 
@@ -29,6 +33,7 @@ def entered(
         members: The addresses of the workers by rank, as "host:port", at which servers of a
             framework are to listen.
         communicator: The connections of this worker to the others.
+        repeat: Returns the number of the trial's repeat that runs, from 0. Default: always 0.
 
     Raises:
         InvalidArgument: The framework of the strategy is not installed.
@@ -39,6 +44,7 @@ def entered(
         return downpour(strategy, communicator)
     if isinstance(strategy, Codistillation):
         return codistillation(strategy, communicator)
+    rank = communicator.rank
     if isinstance(strategy, Jax):
-        return on_jax(strategy, rank=communicator.rank, members=members, collectives=communicator)
-    return mirrored(strategy, rank=communicator.rank, members=members, collectives=communicator)
+        return on_jax(strategy, rank=rank, members=members, collectives=communicator, repeat=repeat)
+    return mirrored(strategy, rank=rank, members=members, collectives=communicator, repeat=repeat)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from search.errors import ExperimentError
@@ -60,7 +61,10 @@ def connected(
 
 
 def training_with(
-    strategy: Strategy | None, gang: Gang | None, communicator: Communicator | None
+    strategy: Strategy | None,
+    gang: Gang | None,
+    communicator: Communicator | None,
+    repeat: Callable[[], int],
 ) -> contextlib.AbstractContextManager[None]:
     """Let a block, which calls the train function, train with the other workers.
 
@@ -68,6 +72,7 @@ def training_with(
         strategy: How they train together; None leaves it to the train function.
         gang: The gang; None for a trial on one slot, which needs no strategy.
         communicator: The connections to the other workers.
+        repeat: Returns the number of the repeat that runs, from 0.
 
     Raises:
         InvalidArgument: The framework of the strategy is not installed.
@@ -78,7 +83,7 @@ def training_with(
     # Late: it needs numpy, and trials on one slot need none of it.
     from spark_jobs.strategies.entering import entered
 
-    return entered(strategy, members=gang.servers, communicator=communicator)
+    return entered(strategy, members=gang.servers, communicator=communicator, repeat=repeat)
 
 
 def bound(address: str) -> socket.socket:

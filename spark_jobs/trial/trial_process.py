@@ -160,7 +160,9 @@ def evaluate(
             context.entered(running),
             default_writer(folder),
             share,
-            training_with(program.strategy, attempt.gang, running.communicator),
+            training_with(
+                program.strategy, attempt.gang, running.communicator, lambda: running.repeat
+            ),
             computing_in(program.precision),
             out_of_memory.reserve(),  # given up first, since leaving the others needs memory
         ):

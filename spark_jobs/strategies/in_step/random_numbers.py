@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,45 @@ from spark_jobs.strategies.collectives import Collectives
 from spark_jobs.strategies.replacing import replaced
 
 
-def share_random_numbers(collectives: Collectives) -> random.Random:
-    """Seed `random` and numpy alike in all workers; return a further source of equal numbers."""
+class SharedNumbers:
+    """Random numbers that depend on the workers' seed and on the repeat that runs.
+
+    So a repeat shuffles alike in every attempt of a trial, also in one that begins with it.
+
+    Args:
+        seed: The seed that all workers share.
+        repeat: Returns the number of the repeat that runs, from 0.
+    """
+
+    def __init__(self, seed: int, repeat: Callable[[], int]) -> None:
+        self._seed = seed
+        self._repeat = repeat
+        self._of: int | None = None
+
+    def getrandbits(self, bits: int) -> int:
+        """Return the repeat's next number."""
+        if (repeat := self._repeat()) != self._of:
+            self._of = repeat
+            self._numbers = random.Random(f"shuffles {self._seed} {repeat}")
+        return self._numbers.getrandbits(bits)
+
+
+def share_random_numbers(collectives: Collectives, repeat: Callable[[], int]) -> SharedNumbers:
+    """Seed `random` and numpy alike in all workers; return a further source of equal numbers.
+
+    Args:
+        collectives: The collective calls of the workers.
+        repeat: Returns the number of the repeat that runs, from 0.
+    """
     (drawn,) = collectives.broadcast([np.array([random.getrandbits(31)])])
     seed = int(drawn[0])
     random.seed(seed)
     np.random.seed(seed)
-    return random.Random(f"shuffles {seed}")
+    return SharedNumbers(seed, repeat)
 
 
 @contextlib.contextmanager
-def shuffled_alike(tf: Any, numbers: random.Random) -> Iterator[None]:
+def shuffled_alike(tf: Any, numbers: SharedNumbers) -> Iterator[None]:
     """Give each `Dataset.shuffle` of the block that has no seed one that all workers share.
 
     Each worker reads the whole data set and cuts its parts out of each batch. If each shuffled in

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import random
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -13,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.import_hooks import when_imported
-from spark_jobs.strategies.in_step.random_numbers import is_seeded
+from spark_jobs.strategies.in_step.random_numbers import SharedNumbers, is_seeded
 from spark_jobs.strategies.replacing import replaced
 
 _ADAPTER = "keras.src.trainers.data_adapters.array_data_adapter"
 
 
 @contextlib.contextmanager
-def arrays_alike(numbers: random.Random) -> Iterator[None]:
+def arrays_alike(numbers: SharedNumbers) -> Iterator[None]:
     """Let all workers make the same data sets of arrays in the block, which may import Keras.
 
     Args:
@@ -37,7 +36,7 @@ def arrays_alike(numbers: random.Random) -> Iterator[None]:
             yield
 
 
-def _datasets_of(original: Any, slicing: ModuleType, numbers: random.Random) -> Any:
+def _datasets_of(original: Any, slicing: ModuleType, numbers: SharedNumbers) -> Any:
     @functools.wraps(original)
     def get_tf_dataset(adapter: Any) -> Any:
         import tensorflow as tf

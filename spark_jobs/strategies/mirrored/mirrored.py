@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from search.errors import InvalidArgument
@@ -27,7 +27,12 @@ _SILENCE = 600.0  # seconds without a sign of life after which TensorFlow takes 
 
 @contextlib.contextmanager
 def mirrored(
-    settings: Mirrored, *, rank: int, members: Sequence[str], collectives: Collectives
+    settings: Mirrored,
+    *,
+    rank: int,
+    members: Sequence[str],
+    collectives: Collectives,
+    repeat: Callable[[], int] = int,
 ) -> Iterator[None]:
     """Run the block in the scope of the strategy, as one of several workers.
 
@@ -39,6 +44,7 @@ def mirrored(
         rank: The worker's rank, from 0.
         members: TensorFlow's addresses of all workers by rank, as "host:port".
         collectives: The collective calls of the workers.
+        repeat: Returns the number of the trial's repeat that runs, from 0. Default: always 0.
     """
     if not is_installed("tensorflow"):
         got = f"none on the host of worker {rank}"
@@ -47,7 +53,7 @@ def mirrored(
         )
     import tensorflow as tf
 
-    numbers = share_random_numbers(collectives)
+    numbers = share_random_numbers(collectives, repeat)
     answer_only_at(members[rank])
     with contextlib.ExitStack() as entered:
         with _patient():

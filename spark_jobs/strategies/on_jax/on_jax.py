@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -29,7 +29,12 @@ _JOINING = 60  # seconds for connecting to rank 0, which the workers have reache
 
 @contextlib.contextmanager
 def on_jax(
-    settings: Jax, *, rank: int, members: Sequence[str], collectives: Collectives
+    settings: Jax,
+    *,
+    rank: int,
+    members: Sequence[str],
+    collectives: Collectives,
+    repeat: Callable[[], int] = int,
 ) -> Iterator[None]:
     """Let Keras distribute the models of a block over the devices of all workers.
 
@@ -40,6 +45,7 @@ def on_jax(
         rank: The worker's rank, from 0.
         members: Addresses of all workers by rank, as "host:port"; JAX listens at that of rank 0.
         collectives: The collective calls of the workers.
+        repeat: Returns the number of the trial's repeat that runs, from 0. Default: always 0.
 
     Raises:
         InvalidArgument: JAX or Keras is not installed, Keras has been imported with another
@@ -57,7 +63,7 @@ def on_jax(
     import keras
 
     check_backend(keras.backend.backend())
-    numbers = share_random_numbers(collectives)
+    numbers = share_random_numbers(collectives, repeat)
     if rank == 0:
         check_free("JAX", members[0])
     _join(jax, rank, members)
