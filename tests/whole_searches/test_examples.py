@@ -88,6 +88,17 @@ def test_a_loop_of_the_users_own_trains_on_two_workers(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_slow_steps_on_two_workers_print_the_times_of_both(tmp_path):
+    arguments = ["--seconds", "0.1", "--steps", "5", "--logdir", str(tmp_path)]
+    output = run([sys.executable], tmp_path, "large_steps.py", *arguments)
+    times = [float(output.split(f"{n} workers: ")[1].split(" ms a step")[0]) for n in (1, 2)]
+    assert times[0] > 100  # the two are faster, unless the host is busy
+    assert times[1] > 50
+    assert "Speed of two workers: " in output
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_l_bfgs_of_two_workers_gives_the_weights_of_one(tmp_path):
     output = run([sys.executable], tmp_path, "lbfgs_on_a_gang.py", "--logdir", str(tmp_path))
     assert float(output.split("Weights differ by ")[1].splitlines()[0]) < 1e-6
