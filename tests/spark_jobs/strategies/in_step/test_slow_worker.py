@@ -118,7 +118,7 @@ def test_a_second_is_too_short_to_judge():
 @pytest.mark.contract
 @pytest.mark.parametrize("slow_in", ["data", "computing"])
 def test_a_worker_that_is_slow_in_its_data_or_computing_is_named(gangs, slow_in):
-    first, second = gangs.values(functions.warnings_of_slow, 2, slow_in, 0.01, 0.2)
+    first, second = gangs.values(functions.warnings_of_slow, 2, slow_in, 0.01, 0.2, 20)
     assert len(first) == 1
     assert first[0].startswith("worker 1 on host 127.0.0.1 is ")
     assert second == []

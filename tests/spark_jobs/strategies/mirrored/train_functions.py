@@ -375,14 +375,19 @@ def parts(worker: Worker) -> dict[str, Any]:
     return found
 
 
-def warnings_of_slow(worker: Worker, slow_in: str, others: float, slow: float) -> list[str]:
+def warnings_of_slow(
+    worker: Worker, slow_in: str, others: float, slow: float, epochs: int = 1
+) -> list[str]:
     """Return the warnings of a training whose workers sleep in each step, worker 1 longer.
+
+    It ends at the first warning: on a busy host some epochs may show too little.
 
     Args:
         worker: The worker.
         slow_in: Where worker 1 takes longer: in "data" or in "computing".
         others: Seconds for which each worker sleeps in either.
         slow: Seconds for which worker 1 sleeps there.
+        epochs: The most epochs.
     """
     seconds = {"data": others, "computing": others}
     if worker.rank == 1:
@@ -411,8 +416,16 @@ def warnings_of_slow(worker: Worker, slow_in: str, others: float, slow: float) -
             [keras.layers.Input((1,)), Compute(), keras.layers.Dense(1, use_bias=False)]
         )
         model.compile(keras.optimizers.SGD(1e-3), "mse")
-        model.fit(numbers, verbose=0, shuffle=False)
-        return [str(found.message) for found in seen if found.category is UserWarning]
+
+        def found() -> list[str]:
+            return [str(item.message) for item in seen if item.category is UserWarning]
+
+        class Found(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                model.stop_training = model.stop_training or bool(found())
+
+        model.fit(numbers, epochs=epochs, verbose=0, shuffle=False, callbacks=[Found()])
+        return found()
 
 
 def trained_unequally(worker: Worker, how: str) -> str:
