@@ -140,7 +140,7 @@ def test_the_readme_is_short():
 def test_the_versions_of_the_readme_are_those_that_are_tested():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     pinned = (ROOT / ".ci/constraints.txt").read_text(encoding="utf-8")
-    packages = {"Spark": "pyspark", "TensorFlow": "tensorflow_cpu", "Keras": "keras"}
+    packages = {"Spark": "pyspark", "TensorFlow": "tensorflow_cpu", "Keras": "keras", "JAX": "jax"}
     for row, package in packages.items():
         (version,) = re.findall(rf"^{package}==(.+)$", pinned, re.MULTILINE)
         assert re.search(rf"^\| {row}[^|]*\| {re.escape(version)} \|", readme, re.MULTILINE)
