@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from spark_jobs.storage.files import Files, FileStatus
@@ -23,7 +24,9 @@ _KEPT = 64  # ends of output files of another store that are kept in memory
 class TrialFiles(Protocol):
     """The files of a run's trials."""
 
-    def look(self, folder: str, outputs: Iterable[str]) -> tuple[dict[str, int], dict[str, bytes]]:
+    def look(
+        self, folder: str, outputs: Collection[str]
+    ) -> tuple[dict[str, int], dict[str, bytes]]:
         """Return sizes of the files below a folder, and the ends of some of them.
 
         Links are neither followed nor returned.
@@ -51,15 +54,19 @@ class LocalTrialFiles:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def look(self, folder: str, outputs: Iterable[str]) -> tuple[dict[str, int], dict[str, bytes]]:
+    def look(
+        self, folder: str, outputs: Collection[str]
+    ) -> tuple[dict[str, int], dict[str, bytes]]:
         """Return sizes of the files below a folder, and the ends of some of them."""
+        if has_link(self._root, folder):
+            return {}, {}
         place = self._root / folder
         sizes: dict[str, int] = {}
         for path, size in regular_files(place):
             sizes[path.relative_to(place).as_posix()] = size
             if len(sizes) == _MOST_FILES:
                 break
-        ends = {name: bytes_of(place / name, TAIL) for name in outputs}
+        ends = {name: bytes_of(place / name, TAIL) for name in outputs if not has_link(place, name)}
         return sizes, {name: data for name, data in ends.items() if data}
 
 
@@ -80,30 +87,37 @@ class RemoteTrialFiles:
         self._ends: dict[Location, tuple[FileStatus, bytes]] = {}  # the last used one last
         self._lock = threading.Lock()
 
-    def look(self, folder: str, outputs: Iterable[str]) -> tuple[dict[str, int], dict[str, bytes]]:
+    def look(
+        self, folder: str, outputs: Collection[str]
+    ) -> tuple[dict[str, int], dict[str, bytes]]:
         """Return sizes of the files below a folder, and the ends of some of them."""
         with self._lock:
-            found = self._found(self._source.below(folder))
+            found = self._found(self._source.below(folder), outputs)
             ends = {name: self._end_of(found[name]) for name in outputs if name in found}
-        return {name: status.length for name, status in found.items()}, ends
+        listed = itertools.islice(found.items(), _MOST_FILES)
+        return {name: status.length for name, status in listed}, ends
 
-    def _found(self, folder: Location) -> Mapping[str, FileStatus]:
+    def _found(self, folder: Location, outputs: Collection[str]) -> Mapping[str, FileStatus]:
+        """Return the files below a folder: 500, and beyond them the output."""
         found: dict[str, FileStatus] = {}
-        # Files before folders: a model of many files must not hide the output.
-        left = [("", folder)]
+        # The folders of output first: a model of many files must not hide it.
+        leading = {str(parent) for name in outputs for parent in PurePosixPath(name).parents}
+        first, later = [("", folder)], list[tuple[str, Location]]()
         for _ in range(_MOST_FOLDERS):
-            if not left or len(found) >= _MOST_FILES:
+            if not first and (not later or len(found) >= _MOST_FILES):
                 break
-            prefix, place = left.pop(0)
+            prefix, place = (first or later).pop(0)
             try:
                 listed = self._files.listdir(place)
             except FileNotFoundError:  # not yet uploaded, or removed meanwhile
                 continue
             for status in listed:
                 name = prefix + status.location.name
-                if status.is_folder and not status.is_link:
-                    left.append((f"{name}/", status.location))
-                elif not status.is_link and len(found) < _MOST_FILES:
+                if status.is_link:
+                    continue
+                if status.is_folder:
+                    (first if name in leading else later).append((f"{name}/", status.location))
+                elif len(found) < _MOST_FILES or name in outputs:
                     found[name] = status
         return found
 
@@ -125,6 +139,12 @@ class RemoteTrialFiles:
         while len(self._ends) > _KEPT:
             del self._ends[next(iter(self._ends))]
         return data
+
+
+def has_link(folder: Path, relative: str) -> bool:
+    """Return whether a path below a folder leads over a link, which may lead out of the folder."""
+    path = PurePosixPath(relative)
+    return any((folder / part).is_symlink() for part in (path, *path.parents[:-1]))
 
 
 def regular_files(folder: Path) -> Iterator[tuple[Path, int]]:

@@ -10,7 +10,7 @@ from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from experiment.tab.shown import as_python, shown_value
 from experiment.tab.timeline import TimedAttempt, Timeline
-from experiment.tab.trial_files import TrialFiles, bytes_of, regular_files
+from experiment.tab.trial_files import TrialFiles, bytes_of, has_link, regular_files
 from spark_jobs.run_folder.paths import WORKERS, RunPaths, attempt_name, is_ours
 from spark_jobs.slot.trial_events import is_curve
 from spark_jobs.trial.events.event_scalars import scalars_in
@@ -68,7 +68,7 @@ def page_of_files(
     except OSError as error:  # the rest of the page does not need the store
         missing = printable(str(error))
     return {
-        "curves": _curves(paths.root / folder),
+        "curves": [] if has_link(paths.root, folder) else _curves(paths.root / folder),
         "output": [
             {"name": name, "text": printable(text, keep="\n\t")}
             for name, path in outputs.items()

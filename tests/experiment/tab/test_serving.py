@@ -192,6 +192,15 @@ def test_output_that_is_a_link_is_not_followed(make_tab, tmp_path):
     assert [one["name"] for one in page["output"]] == ["stderr"]
 
 
+def test_a_folder_of_a_trial_that_is_a_link_is_not_followed(make_tab, tmp_path):
+    run = make_run(tmp_path)
+    folder = run / "trials" / "000000"
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    page = get(make_tab(run), "/trial", run=run.name, trial=0)[1]
+    assert (page["curves"], page["output"], page["files"]) == ([], [], [])
+
+
 def test_several_objectives_have_a_front_and_an_importance_each(make_tab, tmp_path):
     def outcome(trial):
         values = {"accuracy": trial.id / 10, "loss": trial.id * 2.0}

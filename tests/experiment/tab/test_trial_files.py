@@ -112,3 +112,42 @@ def test_a_store_that_is_away_is_an_error(folder, remote, store):
     store.away = True
     with pytest.raises(ConnectionError, match="away"):
         remote.look(TRIAL, OUTPUTS)
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_many_files_beside_it_hide_no_output(kind, folder, remote, tmp_path):
+    files = remote if kind == "remote" else LocalTrialFiles(tmp_path)
+    for number in range(600):
+        (folder / f"checkpoint-{number:03d}").touch()
+    (folder / "stdout.log").write_bytes(b"1")
+    sizes, ends = files.look(TRIAL, OUTPUTS)
+    assert len(sizes) == 500
+    assert ends == {"stdout.log": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "linked"),
+    [
+        ("local", "trials"),
+        ("local", TRIAL),
+        ("local", f"{TRIAL}/workers"),
+        ("local", f"{TRIAL}/workers/1"),
+        ("remote", f"{TRIAL}/workers"),
+        ("remote", f"{TRIAL}/workers/1"),
+    ],
+)
+def test_folders_that_are_links_are_not_followed(kind, linked, remote, tmp_path):
+    files = remote if kind == "remote" else LocalTrialFiles(tmp_path)
+    log = tmp_path / "elsewhere" / TRIAL / "workers" / "1" / "stdout.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"secret")
+    (tmp_path / linked).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / linked).symlink_to(tmp_path / "elsewhere" / linked)
+    assert files.look(TRIAL, ["workers/1/stdout.log"]) == ({}, {})
+
+
+def test_many_folders_hide_no_output_of_another_worker(folder, remote):
+    for name in [f"checkpoint-{number:03d}" for number in range(60)] + ["workers/1"]:
+        (folder / name).mkdir(parents=True)
+    (folder / "workers" / "1" / "stdout.log").write_bytes(b"1")
+    assert remote.look(TRIAL, ["workers/1/stdout.log"])[1] == {"workers/1/stdout.log": b"1"}
