@@ -202,13 +202,15 @@ def distribution(domain: Domain) -> Any:
     raise TypeError(f"no distribution of Optuna's for {domain}")
 
 
-def _tpe(seed: int) -> Any:
+def tpe(seed: int) -> Any:
+    """Return Optuna's TPE."""
     import optuna
 
     return optuna.samplers.TPESampler(seed=seed)
 
 
-def _gp(seed: int) -> Any:
+def gaussian_process(seed: int) -> Any:
+    """Return Optuna's Gaussian process, in one thread."""
     import optuna
     import torch
 
@@ -240,7 +242,7 @@ METHODS: dict[str, Method] = {
     OUR_GP: _ours(SEARCHERS[OUR_GP], **_DEAR),
     SCIPY: Method(_scipy),
     "DEAP's example of DE": Method(_deap),
-    TPE: Method(_optuna(_tpe)),
-    OPTUNA_GP: Method(_optuna(_gp), **_DEAR),
+    TPE: Method(_optuna(tpe)),
+    OPTUNA_GP: Method(_optuna(gaussian_process), **_DEAR),
 }
 """Every method of the report, by the name of its row."""

@@ -35,7 +35,7 @@ from search.space.spaces import Float, Space
 from search.trial import Outcome
 from tests.benchmarks import problems, surrogates
 from tests.benchmarks.comparison import Array
-from tests.benchmarks.methods import distribution
+from tests.benchmarks.methods import OPTUNA_GP, RANDOM, TPE, distribution, gaussian_process, tpe
 
 BUDGETS = (30, 100, 300)
 """Trials after which the volume is measured."""
@@ -170,33 +170,22 @@ def _optuna(sampler: Callable[[int], Any], **settings: int) -> Method:
     return Method(run, **settings)
 
 
-def _samplers(name: str, **settings: int) -> Callable[[int], Any]:
+def _optunas_nsga2(**settings: int) -> Method:
     def sampler(seed: int) -> Any:
         import optuna
 
-        return getattr(optuna.samplers, name)(seed=seed, **settings)
+        return optuna.samplers.NSGAIISampler(seed=seed, **settings)
 
-    return sampler
+    return _optuna(sampler)
 
-
-def _gaussian_process(seed: int) -> Any:
-    import torch
-
-    torch.set_num_threads(1)
-    return _samplers("GPSampler")(seed)
-
-
-RANDOM = "random"
 
 METHODS: dict[str, Method] = {
     "NSGA2": _nsga2(),
     "NSGA2(generational=True)": _nsga2(generational=True),
-    "Optuna's NSGA-II, population of 50 (its default)": _optuna(_samplers("NSGAIISampler")),
-    "Optuna's NSGA-II, population of 10": _optuna(
-        _samplers("NSGAIISampler", population_size=_POPSIZE)
-    ),
-    "Optuna's TPE": _optuna(_samplers("TPESampler"), seeds=_FEW_SEEDS),
-    "Optuna's Gaussian process": _optuna(_gaussian_process, budget=_DEAR_BUDGET, seeds=_FEW_SEEDS),
+    "Optuna's NSGA-II, population of 50 (its default)": _optunas_nsga2(),
+    "Optuna's NSGA-II, population of 10": _optunas_nsga2(population_size=_POPSIZE),
+    TPE: _optuna(tpe, seeds=_FEW_SEEDS),
+    OPTUNA_GP: _optuna(gaussian_process, budget=_DEAR_BUDGET, seeds=_FEW_SEEDS),
     RANDOM: _ours(Random().start, max(BUDGETS)),
 }
 """The compared searches, each with the defaults of its library, by the name of their row."""
