@@ -68,9 +68,11 @@ class RunPages:
         if page is None:
             return None
         # Without the lock: another store may answer late, and the other views need not wait for it.
-        last = page["attempts"][-1]
-        workers = len(last["slots"])
-        parts = page_of_files(self.paths, self._files, number, page["attempt"], workers)
+        shown = page["attempt"]
+        # It was planned again, without slots, if its outcome was found when the run was resumed.
+        planned = [one["slots"] for one in page["attempts"] if one["number"] == shown]
+        workers = max(map(len, planned), default=0)
+        parts = page_of_files(self.paths, self._files, number, shown, workers)
         return msgspec.json.encode({**page, **parts})
 
     def since(self, mark: str) -> bytes:

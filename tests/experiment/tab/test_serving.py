@@ -170,6 +170,23 @@ def test_a_trial_has_its_error_output_attempts_and_files(make_tab, tmp_path):
     assert page["folder"].endswith("/trials/000003-2")
 
 
+def test_output_of_all_workers_is_shown_if_the_outcome_was_found_in_the_folder(make_tab, tmp_path):
+    run = make_run(tmp_path, ended=False)
+    trial = Trial(6, {"learning_rate": 0.5})
+    log = run / "trials" / "000006" / "workers" / "1" / "stdout.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("worker 1\n")
+    with Journal(run / "journal") as journal:
+        lines = (run / "journal" / "000001.jsonl").read_bytes().count(b"\n")
+        journal.append(begun(lines, 7))
+        journal.append(Planned(trial, 1, "1.0.0", ("1.0.0", "2.0.0"), at=8.0))
+    with Journal(run / "journal") as journal:
+        journal.append(begun(lines + 2, 7))
+        journal.append(Planned(trial, 1, "", at=9.0))  # by the driver that resumes the run
+    page = get(make_tab(run), "/trial", run=run.name, trial=6)[1]
+    assert page["output"] == [{"name": "stdout of worker 1", "text": "worker 1\n"}]
+
+
 def test_a_trial_is_shown_though_the_store_of_its_output_is_away(tmp_path):
     class Away(LocalFiles):
         def listdir(self, location):
