@@ -1,11 +1,12 @@
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction
-from search.evolution.screening import Screen
+from search.evolution.screening import ANOTHER_CHOICE, NEIGHBOURS, Screen
 from search.space.spaces import Space
 from tests.properties import examples
 
@@ -58,3 +59,28 @@ def test_the_order_of_choices_does_not_matter():
     points = [[0.5, act[6]], [0.9, act[1]]]
     assert screen(evaluated, space=space).most_promising(points) == points[0]
     assert screen(evaluated, space=space).most_promising(points[::-1]) == points[0]
+
+
+def test_each_of_many_evaluated_points_counts():
+    rng = random.Random(0)
+    space = Space.of_bounds({"a": [0.0, 1.0], "kind": ["x", "y", "z"], "b": [0.0, 1.0]})
+    points = [[rng.random() for _ in space] for _ in range(220)]
+    evaluated = [(point, rng.random()) for point in points[:200]]
+    worse = {score: rank for rank, score in enumerate(sorted(score for _, score in evaluated))}
+
+    def distance(one, other):
+        kinds = 0.0 if space.snap(one)[1] == space.snap(other)[1] else ANOTHER_CHOICE
+        return math.dist((one[0], one[2], kinds), (other[0], other[2], 0.0))
+
+    def promise(point):
+        near = sorted(evaluated, key=lambda item: distance(point, item[0]))[:NEIGHBOURS]
+        return sum(worse[score] for _, score in near)
+
+    made = screen([], space=space)
+    for number, item in enumerate(evaluated, 1):
+        made.add(*item)
+        if number % 50 == 0:
+            made.most_promising(points[200:])  # before more points are added
+    for first in range(200, 220, 4):
+        candidates = points[first : first + 4]
+        assert made.most_promising(candidates) == max(candidates, key=promise)

@@ -691,6 +691,24 @@ def test_space_decodes_and_encodes_one_coordinate_per_name():
     assert space.encode({"m": "y", "a": 0.25, "z": 2}) == [0.375, 0.25, 0.75]
 
 
+def test_a_snapped_point_is_the_position_of_its_values():
+    mixed = {
+        "rate": Float(1e-5, 1.0, log=True),
+        "share": Float(0.0, 1.0, step=0.125),
+        "units": Integer(1, 512, log=True),
+        "kind": Choice(["x", "y", "z"]),
+        "size": Choice([1, 2, 4], ordered=True),
+    }
+    for space in (
+        Space(mixed),
+        Space({**mixed, "momentum": Float(0.0, 1.0, when={"kind": ["x"]})}),
+    ):
+        for unit in (0.0, 0.1, 0.34, 0.5, 0.77, 1.0):
+            point = [unit] * len(space)
+            assert space.snap(point) == tuple(space.encode(space.decode(point)))
+
+
+
 @pytest.mark.parametrize("point", [[], [0.5], [0.5, 0.5, 0.5]])
 def test_space_refuses_points_of_another_dimension(point):
     with pytest.raises(ValueError):
