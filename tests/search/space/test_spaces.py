@@ -708,7 +708,6 @@ def test_a_snapped_point_is_the_position_of_its_values():
             assert space.snap(point) == tuple(space.encode(space.decode(point)))
 
 
-
 @pytest.mark.parametrize("point", [[], [0.5], [0.5, 0.5, 0.5]])
 def test_space_refuses_points_of_another_dimension(point):
     with pytest.raises(ValueError):

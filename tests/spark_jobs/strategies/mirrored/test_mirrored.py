@@ -26,6 +26,8 @@ def both(gangs, function, *args):
     [
         ("sgd", None),
         pytest.param("adam", None, marks=CHECK),
+        pytest.param("lamb", None, marks=pytest.mark.slow),
+        pytest.param("muon", None, marks=pytest.mark.slow),
         pytest.param("sgd", True, marks=CHECK),
     ],
 )

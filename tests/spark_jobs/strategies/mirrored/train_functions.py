@@ -52,7 +52,12 @@ def compiled(model: Any, optimizer: str = "sgd", at_once: int = 1) -> Any:
     """Compile a model for the digits, with a number of steps per execution; return it."""
     import keras
 
-    made = {"sgd": keras.optimizers.SGD(0.1, momentum=0.9), "adam": keras.optimizers.Adam(1e-3)}
+    made = {
+        "sgd": keras.optimizers.SGD(0.1, momentum=0.9),
+        "adam": keras.optimizers.Adam(1e-3),
+        "lamb": keras.optimizers.Lamb(1e-3),
+        "muon": keras.optimizers.Muon(1e-3),
+    }
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(made[optimizer], loss, metrics=["accuracy"], steps_per_execution=at_once)
     return model

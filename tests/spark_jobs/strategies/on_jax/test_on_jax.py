@@ -87,6 +87,14 @@ def test_two_workers_train_the_model_of_one(one, two):
 
 
 @pytest.mark.slow
+def test_optimizers_for_large_batches_train_the_model_of_one(jax_gangs):
+    (one,) = jax_gangs.values(functions.of_large_batches, 1)
+    for found in jax_gangs.values(functions.of_large_batches, 2):
+        check_same("lamb", one, found)
+        check_same("muon", one, found)
+
+
+@pytest.mark.slow
 @pytest.mark.contract
 def test_a_model_that_is_cut_over_two_workers_is_trained_as_by_one(one, halves):
     for found in halves:

@@ -29,6 +29,12 @@ def entered(worker: Worker, settings: Jax | None = None) -> Any:
     )
 
 
+def of_large_batches(worker: Worker) -> dict[str, Any]:
+    """Return what a worker makes of digits with the optimizers that are made for large batches."""
+    with entered(worker):
+        return {name: _fitted(name, None, 20 * BATCH) for name in ("lamb", "muon")}
+
+
 CUT = {".*dense.*kernel": (None, "model"), ".*dense.*bias": ("model",)}
 
 
