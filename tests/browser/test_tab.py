@@ -221,11 +221,11 @@ def test_a_search_without_a_population_shows_where_it_looked(open_tab, results):
 
 def test_a_search_by_a_model_shows_what_improvement_it_expected(open_tab, results):
     _, frame = open_tab(results["bayes"], "population")
-    expected = frame.get_by_role("region", name="The acquisition's best")
+    expected = frame.get_by_role("region", name="Expected improvement")
     expected.locator("canvas").wait_for()
     _, frame = open_tab(results["grid"], "population")
     frame.get_by_text("This search has no population").wait_for()
-    assert not frame.get_by_role("region", name="The acquisition's best").is_visible()
+    assert not frame.get_by_role("region", name="Expected improvement").is_visible()
 
 
 def test_the_slots_have_a_lane_each_and_a_table_of_reasons(open_tab, results):

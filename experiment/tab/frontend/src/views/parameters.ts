@@ -100,7 +100,7 @@ function drawImportance(box: HTMLElement, ranked: [string, number][], known: boo
   box.replaceChildren();
   const [first, second] = ranked;
   if (known && first) {
-    const says = first[1] > 0 ? `${first[0]} matters most${second && second[1] === first[1] ? ', with others' : ''}.` : 'These trials do not show which one matters: they are too few, or too much alike.';
+    const says = first[1] > 0 ? `${first[0]} matters most${second && second[1] === first[1] ? `, and ${second[0]} as much` : ''}.` : 'These trials do not show which one matters: they are too few, or too much alike.';
     make('p', box, says, {role: 'status'});
   }
   const most = ranked[0]?.[1] || 1;

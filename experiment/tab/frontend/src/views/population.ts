@@ -31,9 +31,9 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
     make('h2', side, title);
     return make('div', side, '', {class: 'small', role: 'img', 'aria-label': title});
   });
-  const expected = make('section', halves, '', {class: 'part', 'aria-label': "The acquisition's best"});
-  make('h2', expected, "The acquisition's best: the improvement that the model expected of each trial");
-  const expectedChart = make('div', expected, '', {class: 'medium', role: 'img', 'aria-label': "The acquisition's best by trial"});
+  const expected = make('section', halves, '', {class: 'part', 'aria-label': 'Expected improvement'});
+  make('h2', expected, 'Expected improvement: how much better than the best value the model expected each trial to be');
+  const expectedChart = make('div', expected, '', {class: 'medium', role: 'img', 'aria-label': 'Expected improvement by trial'});
   make('p', expected, 'The logarithm of the expected improvement over the best value. The lower it is, the less is a further trial expected to gain. The first trials have none: there was no model yet.', {class: 'soft'});
   const tableBox = make('div', box, '', {class: 'scroll'});
   let [across, up] = ['', ''];
