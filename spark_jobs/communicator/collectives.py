@@ -97,8 +97,9 @@ class Collectives:
 
     def patient(self, seconds: float | None) -> None:
         """Set for how long the rank before may be silent; None: until its connection ends."""
-        if self._rings is not None:
-            self._rings.before.be_patient(seconds)
+        with self._lock:
+            if self._rings is not None and self._error is None:
+                self._rings.before.be_patient(seconds)
 
     def fail(self, error: ExperimentError) -> None:
         """End the call that another thread waits in, and all later ones, with an error."""

@@ -164,7 +164,8 @@ class Connection:
         self._tls.close()
 
     def _lost(self, error: OSError, silence: str) -> GangBroken:
-        if isinstance(error, TimeoutError):
+        # With a number it is the kernel's, which has given up a host that vanished.
+        if isinstance(error, TimeoutError) and error.errno is None:
             return self._broken(f"{silence} for {self._patience:g} s")
         return self._broken(f"has ended or left the gang ({reason(error)})")
 

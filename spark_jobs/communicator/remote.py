@@ -32,6 +32,7 @@ class Remote:
         self._lock = threading.Lock()
         self._connections: dict[int, Connection] = {}
         self._gone: dict[int, GangBroken] = {}
+        self._closed = False
 
     def latest(self, rank: int, name: str) -> Published | None:
         """Return what a member has last published under a name, if anything; raises GangBroken."""
@@ -83,7 +84,14 @@ class Remote:
             return {rank: self._reply(self._connection(rank)).version for rank in parts}
 
     def close(self) -> None:
-        """End the connections."""
+        """End the connections, also under a thread that uses them; requests fail from now on."""
+        self._closed = True
+        for connection in tuple(self._connections.values()):
+            connection.cut()
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
         while self._connections:
             self._connections.popitem()[1].close()
 
@@ -96,15 +104,21 @@ class Remote:
             except BaseException as error:
                 if isinstance(error, GangBroken):
                     self._gone[error.rank] = error
-                self.close()
+                self._end()
                 raise
 
     def _connection(self, rank: int) -> Connection:
         if rank in self._gone:
             raise self._gone[rank]
+        self._check_open()
         if rank not in self._connections:
             self._connections[rank] = self._mesh.open(rank, "requests")
+            self._check_open()  # `close` may not have seen this connection
         return self._connections[rank]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise self._membership.broken(self._membership.rank, "has left the gang")
 
     def _reply(self, connection: Connection) -> Reply:
         reply = connection.receive_message(Reply)

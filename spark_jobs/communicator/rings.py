@@ -113,21 +113,26 @@ class Rings:
             threading.Thread(target=go_round, args=other, name="gang-ring", daemon=True)
             for other in others
         ]
+        try:
+            for thread in threads:
+                thread.start()
+            go_round(*first)
+        except BaseException as error:  # a thread cannot be started
+            self._error = self._error or error
+            self.cut()
         for thread in threads:
-            thread.start()
-        go_round(*first)
-        for thread in threads:
-            thread.join()
+            if thread.ident is not None:  # it was started
+                thread.join()
         if self._error is not None:
             raise self._error
         return max((each.overflow for each in rounded if each is not None), default=0.0)
 
     def cause(self, error: BaseException) -> BaseException:
         """Return the first error of the rings, of which an error may be a consequence."""
-        if self._error is not None:
-            return self._error
+        if not isinstance(error, GangBroken):  # such as an interrupt, which itself ends the rings
+            return error
         # A sender that fails cuts the other connection.
-        return (isinstance(error, GangBroken) and self.sender.error) or error
+        return self._error or self.sender.error or error
 
     def cut(self) -> None:
         """End all connections under threads that use them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import struct
@@ -74,6 +75,25 @@ def test_silence_ends(pair):
     near.be_patient(0.1)
     with pytest.raises(GangBroken, match=r"worker 1 at .* sends no data for 0.1 s"):
         near.receive_message(Words)
+
+
+class Vanished:
+    """A socket whose host the kernel has given up, as it does after a minute without an answer."""
+
+    def settimeout(self, seconds):
+        pass
+
+    def recv_into(self, data):
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+
+@pytest.mark.parametrize("patience", [None, 600])
+def test_a_host_that_vanished_has_not_been_silent_for_the_patience(patience):
+    with Gang(2) as gang:
+        connection = Connection(Vanished(), gang.memberships[0], 1, 600)
+    connection.be_patient(patience)
+    with pytest.raises(GangBroken, match=r"has ended or left the gang \(Connection timed out\)"):
+        connection.receive_message(Words)
 
 
 def test_an_idle_wait_ends_when_the_connection_is_cut(pair):

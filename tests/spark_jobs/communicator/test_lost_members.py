@@ -11,6 +11,7 @@ import pytest
 
 from spark_jobs.communicator.membership import GangBroken
 from spark_jobs.communicator.mesh import Mesh
+from spark_jobs.communicator.rings import Rings
 from tests.spark_jobs.communicator.gangs import LIMIT, Gang
 
 LARGE = 50_000_000  # bytes: far more than the kernel keeps for a connection
@@ -109,6 +110,62 @@ def test_a_member_that_leaves_before_a_second_ring_is_open():
         found = gang.together(body)
     assert found[1] is None
     assert all(isinstance(error, GangBroken) for error in (found[0], found[2]))
+
+
+def test_a_thread_that_cannot_be_started_is_no_lost_member(monkeypatch):
+    """And those that were started have ended: they would change the arrays of a later call."""
+    start, cut = threading.Thread.start, Rings.cut
+    rank_0, started = [], []
+
+    def start_one(thread):
+        if thread.name == "gang-ring" and threading.get_ident() in rank_0:
+            if started:
+                raise RuntimeError("can't start new thread")
+            started.append(thread)
+        start(thread)
+
+    def cut_and_wait(rings):  # so that the other thread's error is there when this one is judged
+        cut(rings)
+        if threading.get_ident() in rank_0:
+            started[0].join(LIMIT)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    monkeypatch.setattr(Rings, "cut", cut_and_wait)
+
+    def body(communicator):
+        if communicator.rank == 0:
+            rank_0.append(threading.get_ident())
+        communicator.all_reduce([np.ones(3)], rings=3)
+
+    with Gang(4) as gang:
+        found = gang.together(body)
+    assert isinstance(found[0], RuntimeError)
+    assert str(found[0]) == "can't start new thread"
+    assert all(isinstance(error, GangBroken) for error in found[1:])
+
+
+def test_an_interrupted_call_is_no_lost_member(monkeypatch):
+    reduce = Rings.all_reduce
+    rank_0 = []
+
+    def interrupted(rings, flat, reduction):
+        if threading.get_ident() in rank_0:
+            rings.cut()
+            with pytest.raises(GangBroken):  # its other rings end with the connections
+                reduce(rings, flat, reduction)
+            raise InterruptedError
+        return reduce(rings, flat, reduction)
+
+    monkeypatch.setattr(Rings, "all_reduce", interrupted)
+
+    def body(communicator):
+        if communicator.rank == 0:
+            rank_0.append(threading.get_ident())
+        communicator.all_reduce([np.ones(3)], rings=2)
+
+    with Gang(3) as gang:
+        found = gang.together(body)
+    assert isinstance(found[0], InterruptedError)
 
 
 def test_a_member_that_leaves():

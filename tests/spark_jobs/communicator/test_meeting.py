@@ -104,3 +104,13 @@ def test_a_member_that_ends_before_it_comes_breaks_the_gang_of_all(monkeypatch):
     assert found[1:] == ["busy", "left", "busy"]
     assert isinstance(found[0], GangBroken)
     assert found[0].rank == 2
+
+
+def test_a_member_that_has_left_meets_nobody():
+    def body(communicator):
+        communicator.close()
+        with pytest.raises(GangBroken, match="barrier: worker 0 at .* has left the gang"):
+            communicator.meet()
+
+    with Gang(2) as gang:
+        assert gang.together(lambda c: None if c.rank else body(c)) == [None, None]

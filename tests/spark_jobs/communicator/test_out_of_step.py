@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from spark_jobs.communicator import remote
 from spark_jobs.communicator.membership import GangBroken
 from spark_jobs.communicator.requests import Published
 from tests.properties import examples
-from tests.spark_jobs.communicator.gangs import Gang, results
+from tests.spark_jobs.communicator.gangs import LIMIT, Gang, results
 
 
 def add(values, change):
@@ -218,3 +220,24 @@ def test_bad_arguments_are_refused():
 def test_published_is_none_or_a_version_and_values():
     assert results(1, lambda c: c.latest(0, "x")) == [None]
     assert Published(1, np.ones(1)).version == 1
+
+
+def test_a_member_that_has_left_asks_nobody():
+    """A thread that still waits for others may ask them; its connection would stay open."""
+
+    def body(communicator):
+        communicator.publish("x", [1.0])
+        communicator.barrier()
+        other = 1 - communicator.rank
+        asked = communicator.rank == 0 or communicator.latest(other, "x") is not None
+        communicator.barrier()
+        if communicator.rank == 0:
+            communicator.close()
+            assert communicator.latest(other, "x") is None
+            assert not communicator._remote._connections
+            left.set()
+        assert left.wait(LIMIT)
+        return asked
+
+    left = threading.Event()
+    assert results(2, body) == [True, True]
