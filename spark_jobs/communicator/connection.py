@@ -164,9 +164,9 @@ class Connection:
         self._tls.close()
 
     def _lost(self, error: OSError, silence: str) -> GangBroken:
-        # With a number it is the kernel's, which has given up a host that vanished.
-        if isinstance(error, TimeoutError) and error.errno is None:
-            return self._broken(f"{silence} for {self._patience:g} s")
+        if is_silence(error):
+            what = f"{silence} for {self._patience:g} s"
+            return self._membership.silent(self.rank, what)
         return self._broken(f"has ended or left the gang ({reason(error)})")
 
     def _broken(self, what: str) -> GangBroken:
@@ -179,6 +179,11 @@ def framed(message: object) -> memoryview:
     if len(data) > LARGEST_MESSAGE:
         raise ProtocolError(f"a message of {len(data)} bytes, more than {LARGEST_MESSAGE}")
     return memoryview(_LENGTH.pack(len(data)) + data)
+
+
+def is_silence(error: BaseException) -> bool:
+    """Return whether a limit of ours has ended a wait, not the kernel, as for a vanished host."""
+    return isinstance(error, TimeoutError) and error.errno is None
 
 
 def reason(error: OSError) -> str:

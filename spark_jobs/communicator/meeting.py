@@ -10,7 +10,12 @@ import numpy as np
 
 from search.errors import ExperimentError
 from spark_jobs.communicator.collectives import Collectives
-from spark_jobs.communicator.membership import GangBroken, MembersDisagree, Membership
+from spark_jobs.communicator.membership import (
+    GangBroken,
+    MembersDisagree,
+    Membership,
+    MemberSilent,
+)
 from spark_jobs.communicator.remote import Remote
 from spark_jobs.communicator.requests import Home
 
@@ -93,6 +98,9 @@ class Meeting:
         """Return why this member would wait for another one for ever; None if it need not."""
         try:
             published = self._remote.latest(rank, _NAME)
+        except MemberSilent:  # if its host has vanished, the connections of its ring end
+            self._remote.forgive(rank)
+            return None
         except GangBroken as error:
             return error
         met, steps = (0, 0) if published is None else map(int, published.values)

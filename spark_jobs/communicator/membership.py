@@ -24,6 +24,10 @@ class GangBroken(ExperimentError):
         return str(self.args[0])
 
 
+class MemberSilent(GangBroken):
+    """A member did not answer in time; it may be slow, while one that has ended shows that."""
+
+
 class MembersDisagree(ExperimentError, ValueError):
     """Two members made different calls, or passed arrays of different shapes or types."""
 
@@ -65,6 +69,10 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
     def broken(self, rank: int, what: str) -> GangBroken:
         """Return the error that says `what` is wrong with the member of a rank."""
         return GangBroken(f"{self.name(rank)} {what}", rank, self.members[rank])
+
+    def silent(self, rank: int, what: str) -> MemberSilent:
+        """Return the error that says for how long the member of a rank has not answered."""
+        return MemberSilent(f"{self.name(rank)} {what}", rank, self.members[rank])
 
 
 def host_and_port(address: str) -> tuple[str, int]:

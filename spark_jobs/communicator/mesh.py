@@ -12,9 +12,20 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from spark_jobs.communicator.connection import Connection, connected, reason, tls_contexts
+from spark_jobs.communicator.connection import (
+    Connection,
+    connected,
+    is_silence,
+    reason,
+    tls_contexts,
+)
 from spark_jobs.communicator.listener import Listener
-from spark_jobs.communicator.membership import GangBroken, Membership, host_and_port
+from spark_jobs.communicator.membership import (
+    GangBroken,
+    Membership,
+    MemberSilent,
+    host_and_port,
+)
 
 _HELLO = 10.0  # seconds for the first message of a connection, which follows the handshake at once
 _AGAIN = 5.0  # seconds for a member that was reached before
@@ -99,11 +110,12 @@ class Mesh:
 
         Raises:
             GangBroken: It could not be reached within the limit; for requests and further rings,
-                within seconds, as it was reached before. Or another member has its address.
+                within seconds, as it was reached before; MemberSilent if it did not answer in them.
+                Or another member has its address.
         """
         again = purpose == "requests" or ring > 0
         end = time.monotonic() + _AGAIN if again else self._end
-        why = ""
+        why, silent = "", False
         while True:
             try:
                 connection, found = self._open(
@@ -115,12 +127,15 @@ class Mesh:
                 # The last try ends with the limit, whatever is wrong.
                 if not why or time.monotonic() < end:
                     why = reason(error) if isinstance(error, OSError) else str(error)
+                    silent = is_silence(error) or isinstance(error, MemberSilent)
             else:
                 if found == rank:
                     return connection
                 connection.close()
                 raise self._membership.broken(rank, f"says that it is worker {found}")
             if time.monotonic() + _RETRY > end:
+                if again and silent:
+                    raise self._membership.silent(rank, f"did not answer within {_AGAIN:g} s")
                 if again:
                     raise self._membership.broken(rank, f"has ended or left the gang ({why})")
                 raise self._unreached(rank, why)

@@ -44,6 +44,10 @@ class Remote:
                 return None
             return Published(reply.version, self._receive(connection, reply.array))
 
+    def forgive(self, rank: int) -> None:
+        """Let later requests reach a member that has failed to answer one, as it may be slow."""
+        self._gone.pop(rank, None)
+
     def fetch(self, vector: int, parts: dict[int, Array]) -> dict[int, int]:
         """Fill parts of a shared vector with the members' chunks; raises GangBroken.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import pytest
 
-from spark_jobs.communicator import meeting
+from spark_jobs.communicator import meeting, mesh
 from spark_jobs.communicator.membership import GangBroken, MembersDisagree
+from spark_jobs.communicator.remote import Remote
 from tests.spark_jobs.communicator.gangs import LIMIT, Gang, results
 
 
@@ -114,3 +117,46 @@ def test_a_member_that_has_left_meets_nobody():
 
     with Gang(2) as gang:
         assert gang.together(lambda c: None if c.rank else body(c)) == [None, None]
+
+
+LATE = """
+communicator.publish("x", [1.0])
+say("ready")
+sys.stdin.readline()
+communicator.meet()
+sys.stdin.readline()
+"""
+
+
+def test_a_member_that_answers_nothing_for_a_while_is_waited_for(monkeypatch):
+    """As one whose native code keeps Python's lock; and later requests reach it again."""
+    monkeypatch.setattr(mesh, "_AGAIN", 0.1)
+    monkeypatch.setattr(meeting, "_LATE", 0.01)
+    silent, latest = threading.Event(), Remote.latest
+
+    def asked(remote, rank, name):
+        try:
+            return latest(remote, rank, name)
+        except GangBroken:
+            silent.set()
+            raise
+
+    def go_on():
+        assert silent.wait(LIMIT)
+        monkeypatch.setattr(mesh, "_AGAIN", LIMIT)
+        os.kill(process.pid, signal.SIGCONT)
+        print(file=process.stdin, flush=True)
+
+    def body(communicator):
+        assert process.stdout.readline() == "ready\n"
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        communicator.meet()
+        return communicator.latest(1, "x").values.tolist()
+
+    monkeypatch.setattr(Remote, "latest", asked)
+    with Gang(2) as gang, gang.process(1, LATE) as process:
+        later = threading.Thread(target=go_on)
+        later.start()
+        assert gang.together(body, ranks=[0]) == [[1.0]]
+        later.join()
