@@ -48,6 +48,7 @@ def agreement(keras: Any, collectives: Collectives, lags: Lags | None = None) ->
 
         def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
             asked = self._asked or bool(self.model.stop_training)
+            collectives.meet()  # one may come late, by other callbacks, or wait in a step for ever
             figures = [] if lags is None else [lags.figures()]
             any_asked, *figures = collectives.all_reduce(
                 [np.array([int(asked)]), *figures], op="max"
