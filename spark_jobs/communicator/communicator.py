@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from search.errors import InvalidArgument
 from spark_jobs.communicator.arrays import Array, read_array
-from spark_jobs.communicator.collectives import Collectives, Compression, Operation
+from spark_jobs.communicator.in_step.collectives import Collectives, Compression, Operation
+from spark_jobs.communicator.in_step.rings import Rings
 from spark_jobs.communicator.meeting import Meeting
 from spark_jobs.communicator.membership import GangBroken, Membership
 from spark_jobs.communicator.mesh import Links, Mesh
 from spark_jobs.communicator.remote import Remote
 from spark_jobs.communicator.requests import Apply, Chunk, Home, Published
-from spark_jobs.communicator.rings import Rings
 from spark_jobs.communicator.shared_vector import SharedVector
 
 PATIENCE = 600.0

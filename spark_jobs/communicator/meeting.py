@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from search.errors import ExperimentError
-from spark_jobs.communicator.collectives import Collectives
+from spark_jobs.communicator.in_step.collectives import Collectives
 from spark_jobs.communicator.membership import (
     GangBroken,
     MembersDisagree,

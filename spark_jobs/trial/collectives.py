@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spark_jobs.communicator.arrays import Array
-    from spark_jobs.communicator.collectives import Compression, Operation
     from spark_jobs.communicator.communicator import Communicator
+    from spark_jobs.communicator.in_step.collectives import Compression, Operation
 
 
 def all_reduce(

@@ -29,9 +29,9 @@ from spark_jobs.channel.credentials import CERTIFICATE_NAME, make_certificate
 from spark_jobs.communicator import connection, listener
 from spark_jobs.communicator.communicator import connect
 from spark_jobs.communicator.connection import Connection, connected, tls_contexts
+from spark_jobs.communicator.in_step.ring import CHUNK, Ring, Sender
 from spark_jobs.communicator.listener import Listener
 from spark_jobs.communicator.membership import Membership, host_and_port
-from spark_jobs.communicator.ring import CHUNK, Ring, Sender
 
 MEGABYTES = 250_000
 """Numbers of four bytes in a megabyte."""

@@ -9,15 +9,15 @@ import threading
 import numpy as np
 import pytest
 
+from spark_jobs.communicator.in_step.rings import Rings
 from spark_jobs.communicator.membership import GangBroken
 from spark_jobs.communicator.mesh import Mesh
-from spark_jobs.communicator.rings import Rings
 from tests.spark_jobs.communicator.gangs import LIMIT, Gang
 
 LARGE = 50_000_000  # bytes: far more than the kernel keeps for a connection
 
 HALF_A_CHUNK = f"""
-from spark_jobs.communicator.calls import Call
+from spark_jobs.communicator.in_step.calls import Call
 from spark_jobs.communicator.arrays import ArrayType
 after = communicator._collectives._rings._links[0].after
 array = ArrayType("uint8", ({LARGE},))
@@ -67,7 +67,7 @@ def test_a_member_that_stops(code):
 
 
 IN_TWO_RINGS = f"""
-from spark_jobs.communicator.calls import Call
+from spark_jobs.communicator.in_step.calls import Call
 from spark_jobs.communicator.arrays import ArrayType
 ones = np.ones({LARGE}, np.uint8)
 communicator.all_reduce([ones], "sum", rings=2)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from search.errors import InvalidArgument
+from spark_jobs.communicator.in_step.ring import CHUNK
 from spark_jobs.communicator.membership import GangBroken, MembersDisagree
-from spark_jobs.communicator.ring import CHUNK
 from tests.properties import examples
 from tests.spark_jobs.communicator.gangs import Gang, results
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from spark_jobs.communicator.arrays import Array
 from spark_jobs.communicator.connection import Connection
-from spark_jobs.communicator.halves import Halves
+from spark_jobs.communicator.in_step.halves import Halves
+from spark_jobs.communicator.in_step.ring import Ring, Sender
+from spark_jobs.communicator.in_step.ring_orders import ring_orders
 from spark_jobs.communicator.membership import GangBroken, Membership
 from spark_jobs.communicator.mesh import Links
-from spark_jobs.communicator.ring import Ring, Sender
-from spark_jobs.communicator.ring_orders import ring_orders
 
 OpenRing = Callable[[int, tuple[int, ...]], Links]
 """Opens the connections of a further ring: called with its number, and its order of the ranks."""

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from spark_jobs.communicator.arrays import ArrayType
-from spark_jobs.communicator.calls import Call, difference
+from spark_jobs.communicator.in_step.calls import Call, difference
 
 ONE = Call(
     number=3,

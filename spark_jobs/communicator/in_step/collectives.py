@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from search.errors import ExperimentError, InvalidArgument, shown
-from spark_jobs.communicator import halves
 from spark_jobs.communicator.arrays import Array, Flat, read_array, type_of
-from spark_jobs.communicator.calls import Call, difference
 from spark_jobs.communicator.connection import framed
+from spark_jobs.communicator.in_step import halves
+from spark_jobs.communicator.in_step.calls import Call, difference
+from spark_jobs.communicator.in_step.rings import Reduction, Rings
 from spark_jobs.communicator.membership import GangBroken, MembersDisagree, Membership
-from spark_jobs.communicator.rings import Reduction, Rings
 
 Operation = Literal["mean", "sum", "min", "max"]
 

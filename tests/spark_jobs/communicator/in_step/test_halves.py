@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_jobs.communicator.halves import LARGEST, Halves, not_finite, summed, too_large
+from spark_jobs.communicator.in_step.halves import LARGEST, Halves, not_finite, summed, too_large
 
 
 def test_numbers_are_rounded():

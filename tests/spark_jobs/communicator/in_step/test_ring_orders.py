@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from spark_jobs.communicator.ring_orders import ring_orders
+from spark_jobs.communicator.in_step.ring_orders import ring_orders
 
 
 def hops(order):

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from spark_jobs.communicator.arrays import Array, as_bytes
-from spark_jobs.communicator.halves import Halves
+from spark_jobs.communicator.in_step.halves import Halves
 from spark_jobs.communicator.membership import GangBroken
 
 CHUNK = 1 << 18
