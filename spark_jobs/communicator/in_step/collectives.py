@@ -71,7 +71,7 @@ class Collectives:
                     self._rings.open(rings)
                 overflow = [self._rings.all_reduce(buffer, reduction) for buffer in flat.buffers]
                 if compress:
-                    lost = self._lost(flat.arrays(), max(overflow, default=0.0))
+                    lost = self._lost(read, flat.arrays(), max(overflow, default=0.0))
         if lost is not None:
             raise halves.too_large(*lost)
         reduced = zip(flat.arrays(), read, strict=True)
@@ -147,23 +147,35 @@ class Collectives:
             self._rings.sender.send(framed(arrived))
             arrived = self._received(arrived)
 
-    def _lost(self, reduced: Sequence[Array], overflow: float) -> tuple[int, float] | None:
+    def _lost(
+        self, given: Sequence[Array], reduced: Sequence[Array], overflow: float
+    ) -> tuple[int, float] | None:
         """Return which array has an infinite result, and the number too large for 16 bits.
 
         Results are infinite in all members or in none. So all ask each other then, whether that is
-        of a number too large; arrays with infinite numbers have infinite results, too.
+        of a number too large. If so, they ask where the arrays were infinite before the call, since
+        the results are there, too.
 
         Args:
+            given: The arrays of this member.
             reduced: The results.
             overflow: The largest number that was too large in this member; 0 without one.
         """
         assert self._rings is not None
-        index = halves.not_finite(reduced)
-        if index is None:
+        infinite = [(index, ~np.isfinite(array)) for index, array in enumerate(reduced)]
+        infinite = [(index, found) for index, found in infinite if found.any()]
+        if not infinite:
             return None
         largest = np.array([overflow])
         self._rings.all_reduce(largest, Reduction(np.maximum))
-        return (index, float(largest[0])) if largest[0] else None
+        if not largest[0]:
+            return None
+        for index, found in infinite:
+            before = np.array(~np.isfinite(given[index]), np.uint8).reshape(-1)
+            self._rings.all_reduce(before, Reduction(np.maximum))
+            if (found.reshape(-1) & (before == 0)).any():
+                return index, float(largest[0])
+        return None
 
     def _received(self, own: Call) -> Call:
         assert self._rings is not None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from search.errors import InvalidArgument
@@ -38,11 +36,6 @@ class Halves:
 def summed(array: Array) -> Array:
     """Return floating-point numbers in the type to sum them in: of 32 bits, or their wider one."""
     return array.astype(np.result_type(array.dtype, np.float32), copy=False)
-
-
-def not_finite(arrays: Sequence[Array]) -> int | None:
-    """Return the index of the first array with an infinite number, or one that is no number."""
-    return next((i for i, array in enumerate(arrays) if not np.isfinite(array).all()), None)
 
 
 def too_large(index: int, number: float) -> InvalidArgument:

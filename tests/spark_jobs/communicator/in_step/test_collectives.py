@@ -149,6 +149,19 @@ def test_a_number_that_16_bits_do_not_hold_is_no_error_if_another_is_the_least()
     assert results(3, body) == [[3.0]] * 3
 
 
+def test_numbers_that_were_infinite_do_not_hide_which_array_16_bits_do_not_hold():
+    def body(communicator):
+        large = np.float32([np.nan, 100_000.0 if communicator.rank else 3.0])
+        given = [np.float32(np.inf), large]
+        least = communicator.all_reduce(given, "min", compress="float16")
+        with pytest.raises(InvalidArgument, match=r"arrays\[1\]: .*, got 10000[03];"):
+            communicator.all_reduce(given, "sum", compress="float16")
+        communicator.barrier()
+        return least[0] == np.inf and least[1][1] == 3
+
+    assert results(2, body) == [True] * 2
+
+
 def test_one_worker_takes_the_options_of_several_and_rounds_nothing():
     (found,) = results(1, lambda c: c.all_reduce([[0.1, 1e9]], rings=3, compress="float16"))
     assert found[0].tolist() == [0.1, 1e9]

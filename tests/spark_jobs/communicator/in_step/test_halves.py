@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_jobs.communicator.in_step.halves import LARGEST, Halves, not_finite, summed, too_large
+from spark_jobs.communicator.in_step.halves import LARGEST, Halves, summed, too_large
 
 
 def test_numbers_are_rounded():
@@ -36,11 +36,6 @@ def test_infinite_numbers_are_not_too_large():
 def test_sums_have_at_least_32_bits():
     types = [summed(np.zeros(1, dtype)).dtype for dtype in (np.float16, np.float32, np.float64)]
     assert types == [np.float32, np.float32, np.float64]
-
-
-def test_the_first_array_that_is_not_finite_is_found():
-    assert not_finite([np.zeros(2), np.array([1, np.nan]), np.array([np.inf])]) == 1
-    assert not_finite([np.zeros(2), np.zeros(0)]) is None
 
 
 def test_the_error_has_name_limit_number_and_remedy():
