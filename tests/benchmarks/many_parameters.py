@@ -140,9 +140,9 @@ def run_task(task: Task) -> tuple[float, float]:
     return min(values) - function.best_value(), last[len(last) * 95 // 100]
 
 
-def tasks(seeds: Sequence[int]) -> list[Task]:
+def tasks(seeds: Sequence[int], methods: Sequence[str] = tuple(METHODS)) -> list[Task]:
     """Return all tasks."""
-    return list(itertools.product(METHODS, FUNCTIONS, DIMENSIONS, SLOTS, seeds))
+    return list(itertools.product(methods, FUNCTIONS, DIMENSIONS, SLOTS, seeds))
 
 
 def rows(found: Mapping[Task, tuple[float, float]]) -> Iterator[tuple[str, ...]]:
@@ -153,7 +153,7 @@ def rows(found: Mapping[Task, tuple[float, float]]) -> Iterator[tuple[str, ...]]
         f"regret / random search's, {TRIALS:,} trials, {seeds} seeds; ms of an ask",
         *(f"{dimensions} parameters, {slots} slots" for dimensions, slots in cases),
     )
-    for method in METHODS:
+    for method in dict.fromkeys(method for method, *_ in found):
         cells = []
         for dimensions, slots in cases:
             shares = [
@@ -181,8 +181,10 @@ def main() -> None:
     """Print the table alone."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2, help="number of seeds, from 0")
-    seeds = range(parser.parse_args().seeds)
-    found = {task: run_task(task) for task in tasks(seeds)}
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    options = parser.parse_args()
+    methods = list(dict.fromkeys([*options.methods, RANDOM]))
+    found = {task: run_task(task) for task in tasks(range(options.seeds), methods)}
     for row in rows(found):
         print("| " + " | ".join(row) + " |", flush=True)
 
