@@ -58,7 +58,7 @@ def train(seconds: float, steps: int = 20) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.4, help="of a step on one worker")
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=20, help="at least 3")
     parser.add_argument("--logdir", help="the folder of all runs; ./experiments when left out")
     options = parser.parse_args()
 
@@ -82,8 +82,10 @@ def main() -> None:
             name=f"large-steps-on-{workers}",
             logdir=options.logdir,
         )
+        if trial.value is None:
+            sys.exit(f"The training on {workers} failed: {trial.error}")
         taken[workers] = trial.value
-        print(f"{workers} workers: {1e3 * trial.value:.0f} ms a step")
+        print(f"Workers: {workers}, a step: {1e3 * trial.value:.0f} ms")
     print(f"Speed of two workers: {taken[1] / taken[2]:.2f} times that of one")
     print(f"Look at it: {sys.executable} -m experiment tensorboard {trial.logdir}")
     spark.stop()

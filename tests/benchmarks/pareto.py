@@ -252,7 +252,7 @@ def rows(found: Mapping[Task, Array]) -> Iterator[tuple[str, ...]]:
     """Yield the head and the rows of the table: means over the seeds, after each budget."""
     seeds = len({seed for _, _, seed in found})
     budgets = ", ".join(map(str, BUDGETS))
-    yield f"volume lacking after {budgets} trials, {seeds} seeds", *PROBLEMS, "mean"
+    yield f"volume lacking after {budgets} trials, at most {seeds} seeds", *PROBLEMS, "mean"
     shares = [lacking(found, budget) for budget in BUDGETS]
     run = {method for method, _, _ in found}
     for method in (name for name in METHODS if name in run):
