@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
@@ -58,7 +57,7 @@ def on_jax(
             raise InvalidArgument(
                 "strategy", f"{framework}, for 'jax'", got, "install it, or use None"
             )
-    importlib.import_module("spark_jobs.strategies.on_jax.selected")
+    import spark_jobs.strategies.on_jax.selected  # noqa: F401, I001  # before Keras
     import jax
     import keras
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import runpy
 
 import numpy as np
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.strategies.on_jax import selected
 from spark_jobs.strategies.on_jax.on_jax import check_backend
 from tests.spark_jobs.strategies.on_jax import train_functions as functions
 
@@ -20,7 +19,8 @@ def difference(some, others):
 
 def test_the_backend_is_selected_by_an_import(monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    importlib.reload(selected)
+    # An import in this module would select it for all tests of the process.
+    runpy.run_module("spark_jobs.strategies.on_jax.selected")
     assert os.environ["KERAS_BACKEND"] == "jax"
 
 
