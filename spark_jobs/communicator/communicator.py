@@ -114,7 +114,8 @@ class Communicator:
         self._mesh = mesh
         rings = None if mesh is None or links is None else Rings(membership, links, mesh.open_ring)
         self._collectives = Collectives(membership, rings)
-        self._remote = self._meeting = None
+        self._remote: Remote | None = None
+        self._meeting: Meeting | None = None
         if mesh is not None:
             self._remote = Remote(membership, mesh)
             self._meeting = Meeting(membership, home, self._remote, self._collectives, patience)
