@@ -69,23 +69,28 @@ def trained(
     """Return all that `fit`, `evaluate` and `predict` make of digits; the user's warnings, too."""
     with warnings.catch_warnings(record=True) as seen, worker.mirrored():
         warnings.simplefilter("always")
-        images, labels = digits(samples)
-        model = compiled(network(normalized), optimizer)
-        fitted = model.fit(
-            images,
-            labels,
-            batch_size=BATCH,
-            epochs=1,
-            verbose=0,
-            validation_data=(images[:101], labels[:101]),
-        )
-        return {
-            "weights": model.get_weights(),
-            "history": fitted.history,
-            "evaluated": model.evaluate(images, labels, batch_size=BATCH, verbose=0),
-            "predicted": model.predict(images[:65], batch_size=BATCH, verbose=0),
-            "warnings": [str(found.message) for found in seen if found.category is UserWarning],
-        }
+        found = fitted(optimizer, normalized, samples)
+        told = [str(item.message) for item in seen if item.category is UserWarning]
+        return {**found, "warnings": told}
+
+
+def fitted(optimizer: str, normalized: bool | None, samples: int) -> dict[str, Any]:
+    """Return all that `fit`, `evaluate` and `predict` make of digits, under any strategy."""
+    images, labels = digits(samples)
+    model = compiled(network(normalized), optimizer)
+    history = model.fit(
+        images,
+        labels,
+        batch_size=BATCH,
+        verbose=0,
+        validation_data=(images[:101], labels[:101]),
+    ).history
+    return {
+        "weights": model.get_weights(),
+        "history": history,
+        "evaluated": model.evaluate(images, labels, batch_size=BATCH, verbose=0),
+        "predicted": model.predict(images[:65], batch_size=BATCH, verbose=0),
+    }
 
 
 def trained_by_own_loop(worker: Worker) -> list[Any]:

@@ -14,7 +14,13 @@ import psutil
 from spark_jobs.strategies.on_jax.on_jax import on_jax
 from spark_jobs.strategies.settings import Jax
 from tests.spark_jobs.strategies.gang import Worker
-from tests.spark_jobs.strategies.mirrored.train_functions import BATCH, compiled, digits, network
+from tests.spark_jobs.strategies.mirrored.train_functions import (
+    BATCH,
+    compiled,
+    digits,
+    fitted,
+    network,
+)
 
 
 def entered(worker: Worker, settings: Jax | None = None) -> Any:
@@ -32,7 +38,7 @@ def entered(worker: Worker, settings: Jax | None = None) -> Any:
 def of_large_batches(worker: Worker) -> dict[str, Any]:
     """Return what a worker makes of digits with the optimizers that are made for large batches."""
     with entered(worker):
-        return {name: _fitted(name, None, 20 * BATCH) for name in ("lamb", "muon")}
+        return {name: fitted(name, None, 20 * BATCH) for name in ("lamb", "muon")}
 
 
 CUT = {".*dense.*kernel": (None, "model"), ".*dense.*bias": ("model",)}
@@ -45,8 +51,8 @@ def everything(worker: Worker, folder: str) -> dict[str, Any]:
     with entered(worker):
         return {
             "drawn": _drawn(),
-            "adam": _fitted("adam", None, 20 * BATCH),
-            "sgd": _fitted("sgd", False, 20 * BATCH + 3),
+            "adam": fitted("adam", None, 20 * BATCH),
+            "sgd": fitted("sgd", False, 20 * BATCH + 3),
             "other ways": _other_ways(f"{folder}/{worker.size}-{worker.rank}.weights.h5"),
             "seen": _seen(worker),
             "called": np.asarray(compiled(network())(digits(3)[0])),
@@ -60,7 +66,7 @@ def cut(worker: Worker, folder: str) -> dict[str, Any]:
         model.fit(*digits(BATCH), verbose=0)
         variables = [*model.weights, *model.optimizer.variables]
         return {
-            "adam": _fitted("adam", None, 20 * BATCH),
+            "adam": fitted("adam", None, 20 * BATCH),
             "other ways": _other_ways(f"{folder}/{worker.rank}-cut.weights.h5"),
             "parts": [_shape_of_part(variable) for variable in variables],
             "refused": _refused(),
@@ -70,24 +76,6 @@ def cut(worker: Worker, folder: str) -> dict[str, Any]:
 def _shape_of_part(variable: Any) -> tuple[int, ...]:
     (part,) = variable.value.addressable_shards
     return tuple(part.data.shape)
-
-
-def _fitted(optimizer: str, normalized: bool | None, samples: int) -> dict[str, Any]:
-    images, labels = digits(samples)
-    model = compiled(network(normalized), optimizer)
-    fitted = model.fit(
-        images,
-        labels,
-        batch_size=BATCH,
-        verbose=0,
-        validation_data=(images[:101], labels[:101]),
-    )
-    return {
-        "weights": model.get_weights(),
-        "history": fitted.history,
-        "evaluated": model.evaluate(images, labels, batch_size=BATCH, verbose=0),
-        "predicted": model.predict(images[:65], batch_size=BATCH, verbose=0),
-    }
 
 
 def _other_ways(path: str) -> dict[str, Any]:
