@@ -45,7 +45,7 @@ class TrialFiles(Protocol):
 
 
 class LocalTrialFiles:
-    """Those of a run on this host, as `TrialFiles`.
+    """The files of a run on this host; see `TrialFiles`.
 
     Args:
         root: The run's folder.
@@ -71,7 +71,7 @@ class LocalTrialFiles:
 
 
 class RemoteTrialFiles:
-    """Those of a run in another store, as `TrialFiles`. Thread safe.
+    """The files of a run in another store; see `TrialFiles`. Thread safe.
 
     They are read when a page asks for them, so that the copy of a run need not have the output of
     all its trials. Of output that has grown, only the new part is read.
