@@ -25,7 +25,7 @@ import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -51,13 +51,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         folder: The folder of a run, or of several, on any storage.
         several: Whether it is a folder of several runs.
         hadoop: The settings for HDFS.
-        reload: Seconds between two reads of the files.
+        reload: Seconds between two reads of the files, at least 1: TensorBoard's data server never
+            pauses with less.
     """
 
     folder: str
     several: bool
     hadoop: HadoopSettings
-    reload: float
+    reload: Annotated[int, msgspec.Meta(ge=1)]
 
 
 def main() -> None:
@@ -194,7 +195,7 @@ def _serve(
     folder: str,
     searches: str,
     title: str,
-    reload_interval: float,
+    reload_interval: int,
     *,
     kept_at: str,
     store: Files | None,

@@ -3,6 +3,7 @@
 import json
 import re
 
+import msgspec
 import pytest
 
 from experiment.display import tensorboard_process
@@ -38,3 +39,10 @@ def test_a_copy_has_what_the_tab_reads_but_what_pages_of_trials_ask_for(tmp_path
     copied = {path.name for path in copy.rglob("*") if path.is_file()}
     assert {"manifest.json", "000001.jsonl", "events.out.tfevents.trial"} <= copied
     assert not copied & {"model.bin", "stdout.log"}
+
+
+@pytest.mark.parametrize("reload", [0, 0.5])
+def test_a_reload_without_a_pause_is_refused(reload):
+    text = json.dumps({"folder": "/runs", "several": True, "hadoop": {}, "reload": reload})
+    with pytest.raises(msgspec.ValidationError, match=r"\$.reload"):
+        msgspec.json.decode(text, type=tensorboard_process.Request)
