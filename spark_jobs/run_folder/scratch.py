@@ -38,6 +38,16 @@ def scratch_folder(parent: str | None = None) -> Iterator[Path]:
         lock.close()
 
 
+@contextlib.contextmanager
+def temporary_folder(parent: str | None = None) -> Iterator[Path]:
+    """Create a folder that is removed after the block; arguments and errors of `scratch_folder`."""
+    with scratch_folder(parent) as path:
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def name_of_left(path: Path) -> str:
     """Return the name of a scratch folder that is left for the user, with files not uploaded."""
     return f"{_KEPT}{path.name.removeprefix(_PREFIX)}"

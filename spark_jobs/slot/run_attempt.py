@@ -6,7 +6,6 @@ import contextlib
 import errno
 import functools
 import os
-import shutil
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from spark_jobs import time_limits
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import Attempt, encode, fit
 from spark_jobs.run_folder.paths import AttemptPaths, attempt_name
-from spark_jobs.run_folder.scratch import scratch_folder
+from spark_jobs.run_folder.scratch import temporary_folder
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
 from spark_jobs.slot.attempt_folder import FolderChanged, gone, write_below
 from spark_jobs.slot.config import SlotConfig
@@ -116,11 +115,8 @@ def _scratch_of(attempt: Attempt) -> Iterator[Path | None]:
     if not attempt.rank:
         yield None
         return
-    with scratch_folder(_scratch_folder()) as path:
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
+    with temporary_folder(_scratch_folder()) as path:
+        yield path
 
 
 def _run(

@@ -23,6 +23,7 @@ from spark_jobs.messages import (
     Report,
 )
 from spark_jobs.run_folder.paths import AttemptPaths
+from spark_jobs.run_folder.scratch import remove_left, temporary_folder
 from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.gang.variables import variables_of
 from spark_jobs.trial.link import DirectLink
@@ -211,6 +212,7 @@ class ProcessRunner:
         return (f"isolation='spawn' instead of 'process': {self._zygote.ready.reason}",)
 
     def __enter__(self) -> Self:
+        remove_left()  # of slots that were killed on this host
         try:
             self._zygote = self._start()
         except BaseException:
@@ -236,14 +238,6 @@ class ProcessRunner:
             self._zygote = self._start()
         if self._abandoned:
             raise Abandoned(f"trial {attempt.trial.id} was not started")
-        task = Task(
-            attempt=attempt,
-            folder=str(paths.folder),
-            logdir=str(paths.logdir),
-            environment=self._environment | variables_of(attempt.gang),
-            timeout=self._timeout,
-            grace=self._grace,
-        )
         trial, last = attempt.trial.id, None
 
         def note(report: Report) -> None:
@@ -252,7 +246,16 @@ class ProcessRunner:
             tell(report)
 
         started = time.monotonic()
-        ended = self._zygote.run(task, note)
+        with _temporary_files() as variables:
+            task = Task(
+                attempt=attempt,
+                folder=str(paths.folder),
+                logdir=str(paths.logdir),
+                environment=self._environment | variables | variables_of(attempt.gang),
+                timeout=self._timeout,
+                grace=self._grace,
+            )
+            ended = self._zygote.run(task, note)
         if isinstance(ended, Failure):
             self._zygote.close()
             self._zygote = None
@@ -334,6 +337,20 @@ class ProcessRunner:
             psutil.wait_procs(orphans, timeout=1)
             if time.monotonic() > give_up:
                 return
+
+
+@contextlib.contextmanager
+def _temporary_files() -> Iterator[dict[str, str | None]]:
+    """Yield the environment variable for a folder of a trial's temporary files.
+
+    The folder is removed after the block: a trial's process ends without atexit handlers, by which
+    TensorFlow would remove a file for each `tf.function`.
+    """
+    with contextlib.ExitStack() as entered:
+        variables: dict[str, str | None] = {}
+        with contextlib.suppress(OSError):  # a full disk: the trial may need none
+            variables["TMPDIR"] = str(entered.enter_context(temporary_folder()))
+        yield variables
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

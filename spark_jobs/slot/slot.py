@@ -70,8 +70,11 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> Non
     gpu = task.resources().get("gpu")
     gpus = list(gpu.addresses) if gpu else []
     share = gpu_share(gpus, config.trials_per_gpu)
+    data = config.program.data
+    # Not in a trial, whose temporary files lie in a folder of its own.
+    data = msgspec.structs.replace(data, cache=data.cache.with_folder())
     program = msgspec.structs.replace(
-        config.program, function=function, gpu_share=share, cores=task.cpus()
+        config.program, function=function, data=data, gpu_share=share, cores=task.cpus()
     )
     config = msgspec.structs.replace(config, program=program)
     environment = trial_environment(

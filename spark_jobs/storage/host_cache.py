@@ -18,6 +18,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -40,6 +41,13 @@ class CacheSettings(msgspec.Struct, frozen=True):
     folder: str = ""
     limit: int = 0
 
+    def with_folder(self) -> Self:
+        """Return these settings with the folder of this process' host, never ''."""
+        if self.folder:
+            return self
+        default = Path(tempfile.gettempdir(), f"spark-tf-experiment-cache-{os.getuid()}")
+        return msgspec.structs.replace(self, folder=str(default))
+
 
 class HostCache:
     """The copies on this host. Processes and threads may use the same folder at once.
@@ -49,8 +57,7 @@ class HostCache:
     """
 
     def __init__(self, settings: CacheSettings) -> None:
-        default = Path(tempfile.gettempdir(), f"spark-tf-experiment-cache-{os.getuid()}")
-        self._folder = Path(settings.folder) if settings.folder else default
+        self._folder = Path(settings.with_folder().folder)
         self._limit = settings.limit
 
     @property

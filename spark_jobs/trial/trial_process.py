@@ -15,6 +15,7 @@ import os
 import pickle
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Mapping
@@ -277,6 +278,8 @@ def set_environment(variables: Mapping[str, str | None]) -> None:
     """Set environment variables of this process, or remove those that are None."""
     for name, value in variables.items():
         os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+    if "TMPDIR" in variables:
+        tempfile.tempdir = None  # it was read before
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:

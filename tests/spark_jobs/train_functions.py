@@ -19,6 +19,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -46,6 +47,14 @@ def say(x: float) -> float:
     print("printed é", x)
     print("complained", file=sys.stderr)
     os.system("echo native")
+    return x
+
+
+def leave_temporary_files(x: float) -> float:
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        print(file.name)
+    shell = subprocess.run("mktemp", capture_output=True, text=True, check=True)
+    print(shell.stdout, end="")
     return x
 
 

@@ -14,6 +14,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -399,6 +400,27 @@ class TestInProcessRunner(RunnerContract):
 
 class ProcessContract(RunnerContract):
     """The further contract of every runner with a process per trial."""
+
+    def test_temporary_files_of_a_trial_are_removed_after_it(self, tmp_path, monkeypatch):
+        place = tmp_path / "temporary"
+        place.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        with self.make(functions.leave_temporary_files) as runner:
+            run, folders = Runner(runner, tmp_path), set()
+            for _ in range(2):
+                assert run(x=1.0).value == 1.0
+                printed = run.files.stdout.read_text().splitlines()[-2:]
+                of_python, of_mktemp = map(pathlib.Path, printed)
+                assert of_python.parent == of_mktemp.parent
+                assert of_python.parent.parent == place
+                folders.add(of_python.parent)
+                assert not list(place.iterdir())
+        assert len(folders) == 2
+
+    def test_a_trial_runs_without_a_place_for_temporary_folders(self, tmp_path, monkeypatch):
+        with self.make(functions.double) as runner:
+            monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+            assert Runner(runner, tmp_path)(x=1.0).value == 2.0
 
     @pytest.fixture(scope="class")
     @classmethod

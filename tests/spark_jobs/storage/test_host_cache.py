@@ -499,6 +499,10 @@ def test_the_default_folder_is_one_of_this_user_among_the_temporary_files(
     folder = copy.parent.parent
     assert folder.parent == tmp_path
     assert str(os.getuid()) in folder.name
+    found = CacheSettings(limit=3).with_folder()
+    assert found == CacheSettings(str(folder), 3)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "of a trial"))
+    assert found.with_folder() == found
 
 
 def test_no_descriptor_is_left_open(cache, files, folder):
