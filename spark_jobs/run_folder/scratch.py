@@ -55,8 +55,8 @@ def name_of_left(path: Path) -> str:
 
 def remove_left() -> None:
     """Remove the scratch folders of this user's killed processes among the temporary files."""
-    parent = Path(tempfile.gettempdir())
-    with contextlib.suppress(OSError):  # an unreadable folder must not prevent the start
+    with contextlib.suppress(OSError):  # an unreadable or full folder must not prevent the start
+        parent = Path(tempfile.gettempdir())
         for path in sorted(parent.glob(f"{_PREFIX}*")):
             with contextlib.suppress(OSError):  # in use, or removed
                 _remove(path)

@@ -72,7 +72,8 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> Non
     share = gpu_share(gpus, config.trials_per_gpu)
     data = config.program.data
     # Not in a trial, whose temporary files lie in a folder of its own.
-    data = msgspec.structs.replace(data, cache=data.cache.with_folder())
+    with contextlib.suppress(OSError):  # a full disk is told to the driver below
+        data = msgspec.structs.replace(data, cache=data.cache.with_folder())
     program = msgspec.structs.replace(
         config.program, function=function, data=data, gpu_share=share, cores=task.cpus()
     )

@@ -42,7 +42,11 @@ class CacheSettings(msgspec.Struct, frozen=True):
     limit: int = 0
 
     def with_folder(self) -> Self:
-        """Return these settings with the folder of this process' host, never ''."""
+        """Return these settings with the folder of this process' host, never ''.
+
+        Raises:
+            FileNotFoundError: No folder for temporary files can be written to.
+        """
         if self.folder:
             return self
         default = Path(tempfile.gettempdir(), f"spark-tf-experiment-cache-{os.getuid()}")
