@@ -227,8 +227,10 @@ def test_a_trial_sees_no_changes_of_earlier_trials_in_its_process(spark, logdir,
         assert [trial.status for trial in result.trials] == ["finished"] * 2
         found.append(json.loads(Path(result.trials[1].logdir, "found.json").read_text()))
     assert found[0].keys() == found[1].keys()
-    for one in found:
-        one["environment"] = [pair for pair in one["environment"] if pair[0] != "TMPDIR"]
+    own = [dict(one["environment"])["TMPDIR"] for one in found]
+    assert own[0] != own[1]  # of each trial; nothing else differs
+    for one, folder in zip(found, own, strict=True):
+        one["environment"].remove(["TMPDIR", folder])
     for name in found[0]:
         assert found[0][name] == found[1][name], name
 

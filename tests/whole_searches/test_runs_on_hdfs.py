@@ -31,8 +31,6 @@ from spark_jobs.storage import webhdfs
 from spark_jobs.storage.locations import Location
 
 _FOLDERS = itertools.count()
-# Seconds; it only keeps a failing test from hanging.
-_LIMIT = 240.0
 LIGHT = {"isolation": "none", "preload": ()}
 OF_A_TRIAL = {
     "trial.json",
@@ -302,13 +300,13 @@ def _first_run(logdir, search):
 
 
 def _shown(board, path, ready, **query):
-    """Ask the tab until its answer is ready."""
+    """Ask the tab until its answer is ready; the limit only keeps a failing test from hanging."""
     address = f"{board.url}/data/plugin/experiment/{path}?{urllib.parse.urlencode(query)}"
-    end = time.monotonic() + _LIMIT
+    end = time.monotonic() + 60
     answer = None
     while time.monotonic() < end:
         with contextlib.suppress(urllib.error.HTTPError):  # not copied yet
-            with urllib.request.urlopen(address, timeout=_LIMIT) as response:
+            with urllib.request.urlopen(address, timeout=30) as response:
                 answer = json.load(response)
             if ready(answer):
                 return answer
@@ -335,7 +333,7 @@ def when_begun(folder, action):
     """Start a thread that acts when the first trial has begun, and then releases all trials."""
 
     def act():
-        end = time.monotonic() + _LIMIT
+        end = time.monotonic() + 60
         while not list(folder.glob("began-*")) and time.monotonic() < end:
             time.sleep(0.02)
         try:
@@ -392,7 +390,7 @@ def test_an_interrupted_search_keeps_its_files(spark, hdfs, client, logdir, tmp_
         return x
 
     def interrupt():
-        end = time.monotonic() + _LIMIT
+        end = time.monotonic() + 60
         while not (tmp_path / "began").exists() and time.monotonic() < end:
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGINT)

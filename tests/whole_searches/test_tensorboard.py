@@ -41,12 +41,12 @@ class Server:
         request = urllib.request.Request(self._address() + path, data)
         if data is not None:
             request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=240) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read())
 
     def wait_for(self, path: str, body, ready):
         """Request until `ready(answer)`; the limit only keeps a failing test from hanging."""
-        end = time.monotonic() + 240
+        end = time.monotonic() + 90
         while True:
             try:
                 answer = self.get(path, body)
