@@ -284,16 +284,12 @@ def test_an_import_that_is_begun_again_stays_for_as_long_as_asked_for_then(host)
 
 
 def test_a_keeper_that_is_stopped_is_done_without(host):
+    keeper = host.slot(preload=["json"]).start().keeper
+    os.kill(keeper.pid, signal.SIGSTOP)
     (host.modules / "sitecustomize.py").write_text(
         "from spark_jobs import time_limits; time_limits.WARM_ANSWER = 0.5"
     )
-    first = host.slot(preload=["json"])
-    first.start()
-    if not first.kept:  # its import took longer than this slot waits
-        (first.keeper,) = host.keepers()
-    wait_until(lambda: host.slot(preload=["json"]).start().kept)
-    os.kill(host.keepers()[0].pid, signal.SIGSTOP)
     slot = host.slot(preload=["json"]).start()
     assert not slot.kept
     assert slot.run("double", x=2.5) == DOUBLED
-    os.kill(host.keepers()[0].pid, signal.SIGCONT)
+    os.kill(keeper.pid, signal.SIGCONT)
