@@ -85,7 +85,8 @@ class _WilcoxonJudge:
         if self._best is None or len(merits) < self._rule.n_startup_steps:
             return None
         number, best = self._best
-        if _mean(merits) >= _mean(best):
+        least = 0.5 ** len(merits)  # of all p: known without the test, which takes milliseconds
+        if least >= self._rule.p_threshold or _mean(merits) >= _mean(best):
             return None
         p = _p_of_worse(merits, best)
         if p >= self._rule.p_threshold:
