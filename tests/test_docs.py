@@ -89,6 +89,9 @@ _MARKS = {
     "README.md": (*_SLOW, pytest.mark.timeout(900)),
     "docs/cluster/before.md": _SLOW,
     "docs/guide/algorithms.md": _SLOW,
+    "docs/guide/early_stopping.md": _SLOW,
+    "docs/guide/large_batches.md": _SLOW,
+    "docs/guide/strategies.md": _SLOW,
     "docs/guide/train_function.md": _SLOW,
 }
 

@@ -211,6 +211,8 @@ def test_runs_that_were_printed_before_are_added(tmp_path, monkeypatch):
     assert "| **ours** | 4.00 (3.00 to 5.00) |" in written
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_ours_and_the_process_pool_run_one_after_the_other():
     ours = dataclasses.replace(OURS, options={"isolation": "none"})
     short = dataclasses.replace(NULL, quick={"seconds": 0.01, "most": 10})

@@ -66,6 +66,7 @@ def reports(x):
 
 @pytest.mark.fault(6)
 @pytest.mark.parametrize("days", [-2, 800])
+@pytest.mark.slow
 def test_trials_of_a_host_whose_clock_is_off_have_the_drivers_times(
     spark, tmp_path, monkeypatch, days
 ):

@@ -29,7 +29,9 @@ def fit(batches, epochs=1, as_dataset=False):
     raise AssertionError("the training went on after its steps were measured")
 
 
-@pytest.mark.parametrize("as_dataset", [False, True])
+@pytest.mark.parametrize(
+    "as_dataset", [False, pytest.param(True, marks=(pytest.mark.slow, pytest.mark.contract))]
+)
 def test_a_training_is_measured_and_ends_after_its_first_steps(sparks, tmp_path, as_dataset):
     plan = experiment.plan_training(
         sparks.get("local[2]"),
@@ -69,6 +71,8 @@ def test_what_forbids_two_workers_is_said_before_the_training(
         )
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_training_with_too_few_batches_fails_with_a_reason(sparks, tmp_path):
     with pytest.raises(SearchFailed, match=r"model\.fit has at least 5 batches"):
         experiment.plan_training(

@@ -144,11 +144,15 @@ def test_a_model_is_trained_with_each_batch():
     assert found.limit in ("most", "speed")
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_memory_ends_the_process_and_not_this_one():
     found = experiment.auto_batch_size(build_huge, DATA, least=16, seconds=0.01)
     assert (list(found.samples_per_second), found.limit) == ([16], "memory")
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_an_error_in_the_process_is_named_and_its_precision_is_that_of_this_one():
     import keras
 
@@ -202,6 +206,8 @@ def build_once():
     return build()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_process_that_ends_by_itself_after_a_batch_has_found_no_limit():
     with pytest.raises(InvalidArgument, match="trains with batches of 16, got its process ended"):
         experiment.auto_batch_size(build_once, DATA, least=8, seconds=0.01)

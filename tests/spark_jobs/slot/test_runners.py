@@ -1163,6 +1163,8 @@ class TestZygote:
         assert self.ended(started).stopped == "in pieces"
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_private_field_that_shows_whether_tensorflow_has_run():
     """Pins `context()._initialized`, on which the choice between fork and spawn depends."""
     import subprocess
