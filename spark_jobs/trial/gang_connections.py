@@ -21,6 +21,9 @@ CONNECT = 60.0
 """Seconds for connecting. The workers of a trial start within seconds of each other, except for the
 imports of fresh interpreters."""
 
+NEEDED = ("spark_jobs.communicator.communicator", "spark_jobs.strategies.entering")
+"""The modules that trials on several slots need, and others do not."""
+
 
 class NotConnected(ExperimentError):
     """The workers of a trial could not connect to each other; the train function has not run."""

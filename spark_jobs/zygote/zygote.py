@@ -31,7 +31,7 @@ from search.trial import Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import AttemptPaths
-from spark_jobs.trial import trial_process
+from spark_jobs.trial import gang_connections, trial_process
 from spark_jobs.trial.frames import FrameReader, write_frame
 from spark_jobs.trial.link import EndTrial, StopTrial
 from spark_jobs.trial.memory import out_of_memory
@@ -41,6 +41,7 @@ from spark_jobs.trial.trial_process import (
     become_trial,
     default_signals,
     die_with_parent,
+    import_guessed,
     print_lines,
     run_child,
     set_environment,
@@ -168,6 +169,8 @@ class Zygote:
         paths = AttemptPaths(Path(task.folder))
         logs = {out: BoundedLog(paths.stdout), err: BoundedLog(paths.stderr)}
         set_environment(task.environment)
+        if task.attempt.gang is not None and self._program.start_method == "fork":
+            import_guessed(gang_connections.NEEDED)  # once here, instead of in each trial
         started = time.monotonic()
         supervisor = os.getpid()
         pid = os.fork()

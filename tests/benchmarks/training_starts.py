@@ -9,54 +9,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from pyspark import BarrierTaskContext
 from pyspark.sql import SparkSession
 
 import experiment
+from tests.benchmarks.first_steps import first_step, first_step_by_itself
 from tests.benchmarks.sessions import session
 from tests.hdfs import free_ports
 
 _WORKERS = 2
 
 
-def first_step(number: int = 0) -> float:
-    """Train one step in the strategy that is entered, and return the time."""
-    import tensorflow as tf
-
-    strategy = tf.distribute.get_strategy()
-    with strategy.scope():
-        weight = tf.Variable(1.0)
-
-    @tf.function
-    def step() -> Any:
-        def replica() -> Any:
-            with tf.GradientTape() as tape:
-                loss = weight * weight
-            context = tf.distribute.get_replica_context()
-            gradient = context.all_reduce(tf.distribute.ReduceOp.MEAN, tape.gradient(loss, weight))
-            weight.assign_sub(0.1 * gradient)
-            return loss
-
-        return strategy.run(replica)
-
-    step()
-    return time.time()
-
-
-def first_step_by_itself() -> float:
-    """Train one step as `TF_CONFIG` says, without this package, and return the time."""
-    import tensorflow as tf
-
-    with tf.distribute.MultiWorkerMirroredStrategy().scope():
-        return first_step()
-
-
 def of_a_script() -> float:
     """Return the seconds from the start of two processes to the first step of both."""
     program = (
-        "from tests.benchmarks.training_starts import first_step_by_itself\n"
+        "from tests.benchmarks.first_steps import first_step_by_itself\n"
         "print(first_step_by_itself())"
     )
     began = time.time()

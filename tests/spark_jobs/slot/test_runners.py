@@ -25,11 +25,12 @@ import pytest
 
 from search.trial import Trial
 from spark_jobs import time_limits
-from spark_jobs.messages import Attempt, Report, encode
+from spark_jobs.messages import Attempt, Gang, Report, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.trial.frames import frame
+from spark_jobs.trial.gang_connections import NEEDED
 from spark_jobs.trial.link import StopTrial
 from spark_jobs.trial.memory.gpu_share import GpuShare
 from spark_jobs.trial.trial_process import Program, Task
@@ -112,9 +113,10 @@ class Runner:
         self.given = {} if function is None else {"pickled": pickled(function)}
         self.reports = []  # of the last trial
         self.hear = lambda report: None
+        self.gang = None
 
     def __call__(self, **params):
-        attempt = Attempt(Trial(self.count, {**self.given, **params}))
+        attempt = Attempt(Trial(self.count, {**self.given, **params}), gang=self.gang)
         self.files = self.paths.attempt(self.count)
         self.files.folder.mkdir(parents=True)
         self.count += 1
@@ -961,6 +963,16 @@ class TestForked(ProcessContract):
         guessed = ("breaks", "no_such_module", "guess")
         with self.make(functions.count_imported, guessed=guessed) as runner:
             assert Runner(runner, tmp_path)(names=["guess", "breaks"]).value == 1.0
+
+    def test_what_workers_of_a_trial_need_is_imported_once_for_all_trials(self, tmp_path):
+        with self.make(functions.count_imported) as runner:
+            run = Runner(runner, tmp_path)
+            assert run(names=NEEDED).value == 0.0
+            alone = ("127.0.0.1:1",)
+            run.gang = Gang(rank=0, members=alone, servers=alone, key="", certificate="")
+            assert run(names=NEEDED).status == "finished"
+            run.gang = None
+            assert run(names=NEEDED).value == len(NEEDED)
 
     def test_a_crash_of_the_zygote_is_an_error_with_the_end_of_its_log(self, tmp_path, monkeypatch):
         (tmp_path / "crashes.py").write_text("import os; print('ouch', flush=True); os._exit(3)")
