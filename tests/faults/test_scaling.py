@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from pathlib import Path
 
@@ -90,6 +91,30 @@ def test_dynamic_allocation_adds_and_removes_executors(sparks, one_host, tmp_pat
     attempts = check(release(tmp_path, handle), [2.0 * x for x in range(6)], tmp_path)
     assert set(attempts.values()) == {1}
     wait_until(lambda: executors(*HOSTS) == 0)
+
+
+@pytest.mark.fault(20)
+def test_trials_on_two_slots_wait_for_the_second_host_and_give_both_back(
+    sparks, one_host, tmp_path, submit
+):
+    def train(x):
+        (both,) = experiment.all_reduce([[1.0 + experiment.rank()]], op="sum")
+        host = os.environ["SPARK_LOCAL_IP"]
+        (tmp_path / f"{Path(experiment.logdir()).name}-{experiment.rank()}@{host}").touch()
+        return x * float(both[0])
+
+    spark = sparks.get(one_host.master, **settings(one_host, **ALLOCATION))
+    handle = submit(spark, train=train, trials=2, workers_per_trial=2)
+    wait_until(lambda: handle._control.status and handle._control.status().slots == 1)
+    one_host.start_worker(SECOND)
+    result = handle.result(timeout=200)
+    assert [(trial.status, trial.value) for trial in result.trials] == [
+        ("finished", 0.0),
+        ("finished", 3.0),
+    ]
+    assert len(hosts_of(tmp_path)) == 4
+    assert used(tmp_path) == {FIRST, SECOND}
+    wait_until(lambda: sum(len(one_host.executors(host)) for host in HOSTS) == 0)
 
 
 def test_searches_side_by_side_share_a_cluster_that_grows(sparks, one_host, tmp_path, submit):
