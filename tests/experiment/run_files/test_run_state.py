@@ -1,8 +1,8 @@
 """The state of a run by its records, without a journal."""
 
-from experiment.run_files.journal_records import Begun, Finished, Planned
+from experiment.run_files.journal_records import Begun, Finished, Lost, Planned
 from experiment.run_files.run_state import RunState
-from search.trial import Outcome, Trial
+from search.trial import Failure, Outcome, Trial
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RunPaths
 
@@ -37,3 +37,25 @@ def test_cancelled_trials_run_again_when_their_run_is_resumed(tmp_path):
     ]
     assert state.ended == {1, 2}
     assert state.waiting == {0: Attempt(Trial(0, {}), 3), 3: Attempt(Trial(3, {}), 3)}
+
+
+def test_attempts_on_several_slots_are_kept_until_their_trial_has_ended(tmp_path):
+    state = RunState(RunPaths(tmp_path))
+
+    def plan(trial, number, *slots):
+        state.apply(Planned.of(Attempt(Trial(trial, {}), number), slots, 0.0))
+
+    plan(0, 1, "1.0.0", "1.1.0")
+    plan(1, 1, "1.2.0")
+    plan(2, 1, "1.3.0", "1.4.0")
+    failure = Failure("lost executor", "its executor was lost")
+    state.apply(Lost.of(Attempt(Trial(0, {})), "1.0.0", failure, counts=True, at=0.0))
+    plan(0, 2, "1.0.0", "1.1.0")
+    assert state.in_gangs == {(0, 1), (0, 2), (2, 1)}
+    state.apply(Finished(2, Outcome(0, "stopped"), at=1.0))
+    assert state.in_gangs == {(2, 1)}
+    state.apply(Finished(1, Outcome(2, "cancelled"), at=1.0))  # runs again after a resume
+    assert state.in_gangs == {(2, 1)}
+    plan(3, 1, "1.0.0", "1.1.0")
+    state.apply(Finished(1, Outcome(3, "stopped"), at=1.0))
+    assert state.in_gangs == {(2, 1)}

@@ -58,6 +58,26 @@ def test_children_of_two_parents_are_near_them_and_on_average_between_them():
     assert max(crossed) > 0.61
 
 
+@pytest.mark.parametrize("eta", [0.0, 1.0])
+def test_the_spread_of_children_has_the_density_of_simulated_binary_crossover(eta):
+    rng, low, high = random.Random(0), 0.4, 0.7
+    children = [
+        mate_simulated_binary([low], [high], rate=1.0, unordered=[False], rng=rng, eta=eta)[0]
+        for _ in range(8000)
+    ]
+    crossed = [x for x in children if x != low]
+    # The density of a spread up to 1 is (eta + 1) spread^eta / alpha, at either side of the middle.
+    rooms = [low / (high - low), (1.0 - high) / (high - low)]
+    alphas = [2.0 - (1.0 + 2.0 * room) ** -(eta + 1.0) for room in rooms]
+    for spread in (0.5, 1.0):
+        share = sum(spread ** (eta + 1.0) / alpha for alpha in alphas) / 2
+        inside = [x for x in crossed if abs(x - (low + high) / 2) <= spread * (high - low) / 2]
+        assert len(inside) / len(crossed) == pytest.approx(share, abs=0.02)
+    # The bounds are reached, but none is the place of all that would lie beyond it.
+    assert 0 < min(crossed) < 0.01
+    assert 0.99 < max(crossed) < 1
+
+
 def test_without_crossover_a_child_is_its_first_parent():
     rng = random.Random(0)
     child = mate_simulated_binary([0.1, 0.2], [0.8, 0.9], rate=0, unordered=[False, True], rng=rng)
