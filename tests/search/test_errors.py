@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from search.errors import ExperimentError, InvalidArgument, shown
+from search.errors import ExperimentError, InvalidArgument, did_you_mean, shown
 
 
 class Unprintable:
@@ -59,3 +59,11 @@ def test_shown_leaves_a_repr_of_just_the_limit_whole():
 def test_shown_names_the_type_of_a_value_without_repr():
     assert shown(Unprintable()) == "<Unprintable>"
     assert shown(10**5000) == "<int>"
+
+
+def test_the_closest_of_the_known_words_is_proposed():
+    assert did_you_mean("learning_rat", ["dropout", 3, "learning_rate", "rate"]) == (
+        "did you mean 'learning_rate'?"
+    )
+    assert did_you_mean("momentum", ["dropout", 3]) == ""
+    assert did_you_mean(3, ["dropout", 3]) == ""

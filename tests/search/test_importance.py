@@ -117,6 +117,16 @@ def test_without_a_space_the_domains_are_those_of_the_values():
     assert found["units"] > found["kind"]
 
 
+@pytest.mark.parametrize(("high", "log"), [(1000.0, True), (999.0, False)])
+def test_without_a_space_values_that_differ_a_thousandfold_have_a_log_scale(high, log):
+    rates = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, high]
+    trials = [({"rate": rate, "even": place % 2}, -rate) for place, rate in enumerate(rates)]
+    found = importance(trials, Direction.MAX)
+    domains = [{"rate": Float(1.0, high, log=scale)} for scale in (log, not log)]
+    assert found == importance(trials, Direction.MAX, domains[0])
+    assert found != importance(trials, Direction.MAX, domains[1])
+
+
 @pytest.mark.parametrize(
     "trials", [[], [({"x": 1.0, "y": 2.0}, 0.5)], [({"x": 1.0, "y": 2}, 1)] * 9]
 )
