@@ -17,13 +17,14 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import uuid
 
 import cloudpickle
 import psutil
 import pytest
 
-from search.trial import Trial
+from search.trial import Failure, Outcome, Trial
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Gang, Report, encode
 from spark_jobs.run_folder.paths import RunPaths
@@ -38,7 +39,7 @@ from spark_jobs.zygote import link as zygote_link
 from spark_jobs.zygote import zygote
 from spark_jobs.zygote.bounded_log import KEPT
 from spark_jobs.zygote.link import RunnerBroken, ZygoteLink, failure_of_silence, status_of
-from spark_jobs.zygote.messages import Alive, Ended, Started
+from spark_jobs.zygote.messages import Alive, Ended, Ready, Started
 from tests.spark_jobs import train_functions as functions
 
 LIGHT = ("experiment", "spark_jobs.trial.events.event_file")
@@ -1106,6 +1107,111 @@ class TestTensorFlow:
             assert "spawn" in runner.warnings[0]
             assert "op at import" in runner.warnings[0]
             assert Runner(runner, tmp_path)(x=3.0).value == 9.0
+
+
+class TestAnswers:
+    """What a runner makes of a zygote's answers, without processes."""
+
+    class Answering:
+        """A zygote that answers a task at once."""
+
+        process = types.SimpleNamespace(is_guarded=True)
+
+        def __init__(self, answer, reports=(), reason=""):
+            self.answer, self.reports = answer, reports
+            self.ready = Ready("spawn" if reason else "fork", reason)
+            self.is_closed = False
+
+        def run(self, task, note):
+            for report in self.reports:
+                note(report)
+            return self.answer
+
+        def close(self):
+            self.is_closed = True
+
+    def outcome(self, tmp_path, answering, **settings):
+        made = program(functions.double, **settings)
+        runner = ProcessRunner(made, timeout=5.0)
+        runner._zygote = answering
+        return runner.run(Attempt(Trial(3, {})), RunPaths(tmp_path).attempt(3), lambda report: None)
+
+    def test_the_reason_for_fresh_interpreters_is_a_warning(self):
+        runner = ProcessRunner(program(functions.double))
+        assert runner.warnings == ()
+        runner._zygote = self.Answering(None)
+        assert runner.warnings == ()
+        runner._zygote = self.Answering(None, reason="an op ran")
+        assert runner.warnings == ("isolation='spawn' instead of 'process': an op ran",)
+
+    @pytest.mark.parametrize(
+        ("code", "memory", "kind", "message"),
+        [
+            (3, "", "exit", "exit 3 before it returned"),
+            (0, "", "exit", "exit 0 before it returned"),
+            (-9, "", "exit", "signal 9 (SIGKILL) before it returned"),
+            (-200, "", "exit", "signal 200 (unknown) before it returned"),
+            (
+                -9,
+                "limit 4 GiB",
+                "memory",
+                "signal 9 (SIGKILL) before it returned, out of memory; limit 4 GiB",
+            ),
+        ],
+    )
+    def test_the_end_of_a_process_without_an_outcome_is_a_failure(
+        self, tmp_path, code, memory, kind, message
+    ):
+        ended = Ended(exit=code, overdue=False, seconds=2.5, memory=memory)
+        outcome = self.outcome(tmp_path, self.Answering(ended))
+        assert (outcome.trial, outcome.status, outcome.seconds) == (3, "failed", 2.5)
+        assert (outcome.error.kind, outcome.error.message) == (kind, message)
+
+    def test_a_process_that_was_ended_at_its_time_limit_has_failed(self, tmp_path):
+        ended = Ended(exit=-15, overdue=True, seconds=5.5)
+        outcome = self.outcome(tmp_path, self.Answering(ended))
+        assert (outcome.status, outcome.seconds) == ("failed", 5.5)
+        assert (outcome.error.kind, outcome.error.message) == (
+            "time",
+            "ended at the time limit of 5 s",
+        )
+
+    @pytest.mark.parametrize("repeats", [1, 2])
+    def test_a_trial_that_was_ended_since_it_did_not_stop_has_its_last_report(
+        self, tmp_path, repeats
+    ):
+        ended = Ended(exit=-15, overdue=True, seconds=2.5, stopped="too low")
+        reports = [Report(1, {"loss": 0.5}), Report(2, {"loss": 0.25})]
+        answering = self.Answering(ended, reports)
+        outcome = self.outcome(tmp_path, answering, key="loss", repeats=repeats)
+        assert (outcome.status, outcome.reason, outcome.seconds) == ("stopped", "too low", 2.5)
+        # The last one of several repeats is not their mean.
+        assert outcome.value == (0.25 if repeats == 1 else None)
+
+    def test_a_trial_that_was_ended_on_request_is_cancelled(self, tmp_path):
+        ended = Ended(exit=-15, overdue=True, seconds=2.5, end_request="its gang has failed")
+        outcome = self.outcome(tmp_path, self.Answering(ended))
+        assert (outcome.status, outcome.reason) == ("cancelled", "its gang has failed")
+
+    def test_a_zygote_that_fails_is_closed_and_its_trial_fails(self, tmp_path):
+        answering = self.Answering(Failure("exit", "the zygote has ended"))
+        outcome = self.outcome(tmp_path, answering)
+        assert outcome.error == Failure("exit", "the zygote has ended")
+        assert 0 <= outcome.seconds < 60
+        assert answering.is_closed
+
+    def test_an_outcome_is_passed_on_unless_its_trial_was_ended_with_an_error(self, tmp_path):
+        failed = Outcome.failed(3, "user error", "SystemExit", seconds=1.0)
+        finished = Outcome(3, "finished", 0.5, "loss", {"loss": 0.5})
+        for outcome, overdue, kind in [
+            (failed, False, "user error"),
+            (failed, True, "time"),
+            (finished, True, None),
+        ]:
+            ended = Ended(exit=0, overdue=overdue, seconds=2.5, outcome=outcome)
+            got = self.outcome(tmp_path, self.Answering(ended))
+            assert (got.error.kind if got.error else None) == kind
+            assert got is outcome or kind == "time"
 
 
 class TestZygote:
