@@ -28,6 +28,7 @@ from search.trial import Failure, Outcome, Trial
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Gang, Report, encode
 from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.slot import runners
 from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.trial.frames import frame
@@ -1212,6 +1213,41 @@ class TestAnswers:
             got = self.outcome(tmp_path, self.Answering(ended))
             assert (got.error.kind if got.error else None) == kind
             assert got is outcome or kind == "time"
+
+
+class TestOrphans:
+    """The processes of a killed zygote, which become children of the slot one after the other."""
+
+    @pytest.fixture
+    def ended(self, monkeypatch):
+        """Lists of processes that were ended; each lets the next ones arrive."""
+        ended = []
+        arriving = [["old", "zygote"], ["old", "trial"], ["old", "child of the trial"], ["old"]]
+        slot = types.SimpleNamespace(children=lambda: arriving[min(len(ended), 3)])
+        monkeypatch.setattr(runners.psutil, "Process", lambda: slot)
+        monkeypatch.setattr(runners.psutil, "wait_procs", lambda some, timeout: (some, []))
+        monkeypatch.setattr(runners, "_children", lambda process: [f"child of {process}"])
+        monkeypatch.setattr(runners, "kill_all", ended.append)
+        return ended
+
+    def end_orphans(self, before):
+        runner = ProcessRunner(program(functions.double))
+        runner._before = before
+        runner._end_orphans()
+
+    def test_they_are_ended_until_none_is_left_but_no_earlier_children(self, ended):
+        self.end_orphans({"old"})
+        orphans = ["zygote", "trial", "child of the trial"]
+        assert ended == [[f"child of {orphan}", orphan] for orphan in orphans]
+
+    def test_none_is_looked_for_before_the_slot_adopts_any(self, ended):
+        self.end_orphans(None)
+        assert ended == []
+
+    def test_it_gives_up_at_its_time_limit(self, ended, monkeypatch):
+        monkeypatch.setattr(time_limits, "SWEEP", -1.0)
+        self.end_orphans({"old"})
+        assert ended == [["child of zygote", "zygote"]]
 
 
 class TestZygote:
