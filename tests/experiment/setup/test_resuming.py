@@ -1,9 +1,13 @@
 """The reading of a run to resume, without Spark."""
 
+import contextlib
+import re
+
 import pytest
 
 from experiment.run_files.format import FORMAT
-from experiment.run_files.journal import encode_line
+from experiment.run_files.journal import Journal, encode_line, read_journal
+from experiment.run_files.journal_records import Lost, Planned, read_records
 from experiment.setup.resuming import (
     check_same_search,
     manifest_of,
@@ -11,9 +15,12 @@ from experiment.setup.resuming import (
     recorded_argument,
 )
 from search.errors import InvalidArgument
+from search.trial import Failure, Outcome
+from spark_jobs.messages import Attempt, encode
+from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import make_manifest, make_run, make_search
+from tests.experiment.runs import begun, make_manifest, make_run, make_search
 
 
 def test_a_run_that_a_newer_version_resumed_is_refused(tmp_path):
@@ -66,3 +73,75 @@ def test_another_precision_is_told():
     assert check_same_search(plain, half, "a") == [
         "precision was None when 'a' was started, is mixed_bfloat16"
     ]
+
+
+def is_plan(record):
+    return isinstance(record, Planned)
+
+
+def past(run, search):
+    return read_past(LocalFiles(), Location.parse(str(run)), search)
+
+
+@pytest.mark.parametrize("trials", [6, 7])
+def test_a_search_with_as_many_trials_or_more_continues_a_run(tmp_path, trials):
+    run = make_run(tmp_path, ended=False, running=[5])
+    assert past(run, make_search(trials)).segments == 1
+
+
+def test_a_search_with_fewer_trials_than_its_run_is_refused(tmp_path):
+    run = make_run(tmp_path, ended=False, running=[5])
+    with pytest.raises(InvalidArgument, match="^resume: .*its trials were 6, are 5$"):
+        past(run, make_search(5))
+
+
+def test_a_failure_in_the_folder_of_a_lost_attempt_or_of_a_gang_is_no_outcome(tmp_path):
+    run = make_run(tmp_path, ended=False, running=[2, 3, 4, 5])
+    lines = list(read_journal(run / "journal"))
+    trials = {
+        record.trial.id: record.trial for record in read_records(lines, "") if is_plan(record)
+    }
+    failure = Failure("user error", "ValueError: too large")
+    lost, in_gang, alone, finished = (Attempt(trials[number], 2) for number in (2, 3, 4, 5))
+    with Journal(run / "journal") as journal:
+        journal.append(begun(len(lines), 6))
+        for attempt in (lost, in_gang, alone, finished):
+            slots = ("2.0.0", "2.1.0") if attempt is in_gang else ("2.0.0",)
+            journal.append(Planned.of(attempt, slots, 0.0))
+        journal.append(Lost.of(lost, "2.0.0", failure, counts=True, at=0.0))
+    paths, outcomes = RunPaths(run), {}
+    for attempt in (lost, in_gang, alone, finished):
+        number = attempt.trial.id
+        outcomes[number] = Outcome(number, "failed", error=failure)
+        if attempt is finished:
+            outcomes[number] = Outcome(number, "finished", 0.5, "accuracy", {"accuracy": 0.5})
+        files = paths.attempt(number, 2)
+        files.folder.mkdir(parents=True)
+        files.trial.write_bytes(encode(attempt))
+        files.outcome.write_bytes(encode(outcomes[number]))
+    left = past(run, make_search(6)).left
+    assert {found.trial: found.end for found in left} == {
+        2: None,
+        3: None,
+        4: (alone, outcomes[4]),
+        5: (finished, outcomes[5]),
+    }
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize(
+    ("now", "difference"),
+    [
+        ([{"x": 1}, {"x": 2}, {"x": 3}], None),
+        ([{"x": 1}, {"x": 2}, {"x": 3}, {"x": 4}], None),
+        ([{"x": 1}, {"x": 2}, {"x": 4}], "point 2 was {'x': 3}, is {'x': 4}"),
+        ([{"x": 1}, {"x": 2}], "point 2 was {'x': 3}, is None"),
+    ],
+)
+def test_the_points_of_a_run_stay_the_same(tmp_path, ended, now, difference):
+    points = [{"x": 1}, {"x": 2}, {"x": 3}]
+    run = make_run(tmp_path, points=points, ended=ended, running=[] if ended else [2])
+    with contextlib.ExitStack() as entered:
+        if difference is not None:
+            entered.enter_context(pytest.raises(InvalidArgument, match=re.escape(difference)))
+        assert past(run, make_search(len(now), points=now)).records
