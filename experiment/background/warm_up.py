@@ -16,6 +16,7 @@ from search.errors import ExperimentError, InvalidArgument, shown
 from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
 from spark_jobs.slot.closure import warm_up_function
+from spark_jobs.strategies.settings import Strategy, StrategyName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ def warm_up(
     parallelism: int | None = None,
     gpus_per_trial: int | None = None,
     trials_per_gpu: int = 1,
+    strategy: Strategy | StrategyName | None = None,
 ) -> Future[None]:
     """Prepare executors for a search, in the background: the first search then starts sooner.
 
@@ -50,6 +52,8 @@ def warm_up(
         parallelism: Number of slots to prepare. Default: as many as the present executors have.
         gpus_per_trial: As in the search, which may have executors of its own with GPUs.
         trials_per_gpu: As in the search.
+        strategy: As in the search, if it is `experiment.Jax()`, which selects the backend of Keras
+            before its import; others change no import.
 
     Returns:
         A future, done when the workers are prepared and the imports have begun. It raises
@@ -67,10 +71,11 @@ def warm_up(
         parallelism=parallelism,
         gpus_per_trial=gpus_per_trial,
         trials_per_gpu=trials_per_gpu,
+        strategy=strategy,
     )
     found = preload_of(settings, train)
     session = session_of(spark).asking(gpus_per_trial, trials_per_gpu)
-    shared = shared_import(found, session.keep_warm())
+    shared = shared_import(found, session.keep_warm(), settings.strategy)
     function = warm_up_function(session.search_path(), shared)
     done: Future[None] = Future()
     done.set_running_or_notify_cancel()

@@ -22,7 +22,7 @@ from spark_jobs.slot.closure import Shared
 from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS, Ports
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
-from spark_jobs.strategies.settings import Jax, Strategy
+from spark_jobs.strategies.settings import Jax, Strategy, StrategyName
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
 from spark_jobs.zygote.shared_import import OURS, SELECTS_JAX
@@ -81,7 +81,9 @@ class Prepared:
         return shared_import(self.preload, self.keep_warm, self.strategy)
 
 
-def shared_import(preload: Preload, keep_warm: float, strategy: Strategy | None = None) -> Shared:
+def shared_import(
+    preload: Preload, keep_warm: float, strategy: Strategy | StrategyName | None
+) -> Shared:
     """Return the import that the slots of an executor share.
 
     Args:

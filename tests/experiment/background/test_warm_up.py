@@ -9,8 +9,12 @@ import psutil
 import pytest
 
 import experiment
+from experiment.setup.function.imports import Preload
+from experiment.setup.preparation import shared_import
 from search.errors import ExperimentError, InvalidArgument
-from spark_jobs.zygote.shared_import import kept
+from spark_jobs.session import session_of
+from spark_jobs.warm.asking import kept_commands, warm_here
+from spark_jobs.zygote.shared_import import GUESSED, IMPORTER, kept
 from tests.experiment.waiting import wait_until
 from tests.whole_searches.test_warm import QUIET, importer_of_trial, keepers
 
@@ -50,6 +54,16 @@ def test_a_worker_that_ran_slots_prepares_another_import(spark, tmp_path):
     wait_until(lambda: importers() - earlier)
 
 
+def test_a_search_on_jax_finds_its_backend_selected(fresh):
+    experiment.warm_up(fresh, preload=["json"], strategy="jax").result(120)
+    session = session_of(fresh)
+    wanted = shared_import(Preload(required=("json",)), session.keep_warm(), experiment.Jax())
+    asked = fresh.sparkContext.parallelize([0], 1).map(
+        lambda _: [tuple(words) for words in kept_commands(warm_here(1.0), IMPORTER)]
+    )
+    assert asked.collect() == [[(*wanted.modules, GUESSED)]]
+
+
 def test_without_modules_this_package_is_imported(fresh):
     earlier = importers()
     experiment.warm_up(fresh, os.getpid, preload=()).result(120)
@@ -71,6 +85,7 @@ def test_an_executor_that_cannot_run_trials_is_named(spark, monkeypatch):
         ({"preload": "numpy"}, "preload: expected a list of module names"),
         ({"preload": (), "parallelism": 0}, "parallelism: expected"),
         ({"preload": (), "gpus_per_trial": -1}, "gpus_per_trial: expected"),
+        ({"preload": (), "strategy": "jaxx"}, "strategy: expected"),
         ({"preload": (), "spark": None}, "spark: expected a SparkSession, got None"),
     ],
 )
