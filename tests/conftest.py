@@ -240,11 +240,22 @@ def marked_processes() -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             ours = process.environ().get(_MARK, "").startswith(os.environ[_MARK])
-            if ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                ours
+                and process.pid != os.getpid()
+                and process.status() != psutil.STATUS_ZOMBIE
+                and not _is_resource_tracker(process)
+            ):
                 found.append(process)
         except (psutil.AccessDenied, psutil.NoSuchProcess):
             continue
     return found
+
+
+def _is_resource_tracker(process: psutil.Process) -> bool:
+    """Return whether it is the helper of `multiprocessing`, which ends with this process."""
+    helper = any("multiprocessing.resource_tracker" in part for part in process.cmdline())
+    return helper and process.ppid() == os.getpid()
 
 
 def marked_commands() -> dict[int, str]:

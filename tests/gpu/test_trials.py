@@ -7,13 +7,10 @@ import signal
 
 import pytest
 
-from spark_jobs.slot.gpus.devices import gpu_share, trial_environment
 from spark_jobs.slot.gpus.gpu_watch import WatchedRunner
 from spark_jobs.slot.gpus.nvml import GIB, Gpus
-from spark_jobs.slot.runners import ProcessRunner
 from tests.gpu.slot_processes import run_trials
 from tests.gpu.training import train
-from tests.spark_jobs.slot.test_runners import Runner, program
 from tests.spark_jobs.trial.events.test_event_file import scalars
 
 pytestmark = pytest.mark.gpu
@@ -45,22 +42,6 @@ def take(framework, gib, kill=False):
     if kill:
         os.kill(os.getpid(), signal.SIGKILL)
     return float(kept[0])
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Make runners on the GPUs of a slot; leave them in the end."""
-    import contextlib
-
-    with contextlib.ExitStack() as stack:
-
-        def start(function, gpus=("0",), trials=1):
-            share = gpu_share(gpus, trials)
-            environment = trial_environment(gpus, spark_assigns_gpus=True, cpus=1, share=share)
-            shared = program(function, gpu_share=share)
-            return Runner(stack.enter_context(ProcessRunner(shared, environment)), tmp_path / "run")
-
-        yield start
 
 
 def test_a_trial_sees_the_gpu_that_it_was_given_and_no_other(start, framework):
@@ -95,10 +76,10 @@ def test_the_use_of_the_gpu_becomes_curves_of_the_trial(start, framework):
     def train_until_recorded(framework):
         import pathlib
 
-        import experiment
+        from spark_jobs.trial.context import logdir
         from tests.gpu.training import train
 
-        events = pathlib.Path(experiment.logdir(), "events.out.tfevents.trial")
+        events = pathlib.Path(logdir(), "events.out.tfevents.trial")
         while not events.exists() or b"memory_GiB" not in events.read_bytes():
             train(framework, "gpu", 0.01, 10, 32)
         return 1
@@ -106,7 +87,8 @@ def test_the_use_of_the_gpu_becomes_curves_of_the_trial(start, framework):
     run = start(train_until_recorded)
     with Gpus(["0"]) as gpus:
         run.runner = WatchedRunner(run.runner, gpus, lambda *kept: pytest.fail(str(kept)))
-        assert run(framework=framework).status == "finished"
+        outcome = run(framework=framework)
+    assert outcome.status == "finished", outcome.error
     assert all(value > 0 for _, value in scalars(run.files.folder)["gpu/0/memory_GiB"])
 
 
