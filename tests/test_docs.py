@@ -83,16 +83,15 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-_SLOW = (pytest.mark.slow, pytest.mark.contract)
 _MARKS = {
     # Its two searches train 46 models, which takes minutes where the machine is busy.
-    "README.md": (*_SLOW, pytest.mark.timeout(900)),
-    "docs/cluster/before.md": _SLOW,
-    "docs/guide/algorithms.md": _SLOW,
-    "docs/guide/early_stopping.md": _SLOW,
-    "docs/guide/large_batches.md": _SLOW,
-    "docs/guide/strategies.md": _SLOW,
-    "docs/guide/train_function.md": _SLOW,
+    "README.md": (pytest.mark.slow, pytest.mark.contract, pytest.mark.timeout(900)),
+    "docs/cluster/before.md": pytest.mark.slow,
+    "docs/guide/algorithms.md": pytest.mark.slow,
+    "docs/guide/early_stopping.md": pytest.mark.slow,
+    "docs/guide/large_batches.md": pytest.mark.slow,
+    "docs/guide/strategies.md": pytest.mark.slow,
+    "docs/guide/train_function.md": pytest.mark.slow,
 }
 
 
@@ -104,7 +103,6 @@ def test_the_python_of_a_page_runs(page, spark, folder, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_the_python_of_the_page_about_hdfs_runs(hdfs, sparks, folder, capsys):
     page = "docs/cluster/hdfs.md"
     hadoop = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
@@ -114,14 +112,12 @@ def test_the_python_of_the_page_about_hdfs_runs(hdfs, sparks, folder, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_the_python_of_the_page_about_gpus_runs(one_executor, folder, capsys):
     page = "docs/cluster/gpus.md"
     run(page, (ROOT / page).read_text(encoding="utf-8"), one_executor, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_the_python_of_the_page_about_spark_connect_runs(folder):
     text = (ROOT / "docs/cluster/connect.md").read_text(encoding="utf-8")
     with ConnectServer(folder / "server", "local[2]") as server:  # beside no classic session

@@ -212,7 +212,6 @@ def test_runs_that_were_printed_before_are_added(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_ours_and_the_process_pool_run_one_after_the_other():
     ours = dataclasses.replace(OURS, options={"isolation": "none"})
     short = dataclasses.replace(NULL, quick={"seconds": 0.01, "most": 10})

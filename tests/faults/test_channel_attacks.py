@@ -80,7 +80,6 @@ def memory():
 
 
 @pytest.mark.fault(36)
-@pytest.mark.timeout(600)
 def test_ten_thousand_idle_connections_harm_no_trial_and_block_no_slot(
     spark, logdir, tmp_path, monkeypatch
 ):
@@ -298,7 +297,6 @@ def test_twenty_thousand_damaged_messages_with_the_token(served, monkeypatch):
 
 
 @pytest.mark.fault(35)
-@pytest.mark.timeout(600)
 def test_thousands_of_damaged_messages_over_a_connection(served):
     server, honest = served
     before, codes, said_in_all = memory(), {}, itertools.count()
@@ -345,7 +343,6 @@ def test_thousands_of_damaged_messages_over_a_connection(served):
 
 
 @pytest.mark.fault(35)
-@pytest.mark.timeout(600)
 def test_a_thousand_connections_of_random_bytes(served):
     server, honest = served
     host, _, port = server.address.target.rpartition(":")

@@ -20,7 +20,7 @@ from tests.spark_jobs import train_functions as functions
 from tests.standalone import HOSTS
 from tests.whole_searches.test_warm import keepers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 CLUSTER = "local-cluster[2,1,1024]"
 MEMORY = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"}
@@ -108,6 +108,7 @@ def test_the_trials_of_a_lost_host_run_on_the_other_one(standalone, two_hosts, t
         assert after[Path(experiment.load(handle.result()).trials[trial].logdir).name] == left
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(17)
 def test_a_generation_continues_without_a_lost_host(standalone, two_hosts, tmp_path, submit):
     """Its other trials are done, and their slot waits for the lost one."""
@@ -176,6 +177,7 @@ def no_hosts(standalone):
     return standalone
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(19)
 @pytest.mark.parametrize("counted", [False, True])
 def test_ctrl_c_ends_the_wait_for_a_first_executor(no_hosts, tmp_path, counted):
@@ -210,6 +212,7 @@ def test_ctrl_c_ends_the_wait_for_a_first_executor(no_hosts, tmp_path, counted):
     assert ("KeyboardInterrupt" in log.read_text()) == counted
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(20)
 def test_executors_released_by_dynamic_allocation_cost_no_attempt(
     sparks, standalone, tmp_path, submit
@@ -351,7 +354,9 @@ def without(folder: Path, *left_out: str) -> str:
 
 @pytest.mark.fault(46)
 @pytest.mark.parametrize(
-    "missing", ["msgspec", "tensorflow"], ids=["a dependency of ours", "TensorFlow"]
+    "missing",
+    ["msgspec", pytest.param("tensorflow", marks=pytest.mark.thorough)],
+    ids=["a dependency of ours", "TensorFlow"],
 )
 def test_a_python_of_executors_that_lacks_something_is_one_sentence_with_the_host(
     sparks, standalone, tmp_path, monkeypatch, missing
@@ -376,6 +381,7 @@ def test_a_python_of_executors_that_lacks_something_is_one_sentence_with_the_hos
     assert caught.value.result.trials == []
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(46)
 def test_executors_that_lack_this_repository_are_one_sentence_with_the_host(
     sparks, standalone, tmp_path

@@ -174,6 +174,7 @@ def test_a_full_disk_ends_the_search_and_the_journal_loads(tmp_path):
     assert_stopped_in_order(tmp_path / "kept", heard)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.fault(25)
 def test_a_journal_that_may_not_grow_ends_the_search_alone(tmp_path):
@@ -187,6 +188,7 @@ def test_a_journal_that_may_not_grow_ends_the_search_alone(tmp_path):
     assert_stopped_in_order(tmp_path / "kept", heard)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.fault(25)
 def test_a_journal_that_cannot_record_a_lost_slot_ends_the_search(tmp_path):

@@ -15,7 +15,7 @@ from tests.experiment import waiting
 from tests.faults.held import check, held_in, hosts_of, release
 from tests.standalone import HOSTS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 FIRST, SECOND = HOSTS
 wait_until = functools.partial(waiting.wait_until, seconds=200)  # each host starts JVMs
@@ -93,6 +93,7 @@ def test_dynamic_allocation_adds_and_removes_executors(sparks, one_host, tmp_pat
     wait_until(lambda: executors(*HOSTS) == 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(20)
 def test_trials_on_two_slots_wait_for_the_second_host_and_give_both_back(
     sparks, one_host, tmp_path, submit
@@ -149,6 +150,7 @@ def bare(tmp_path):
     return str(path)
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(46)
 def test_a_host_that_joins_and_lacks_a_package_is_named_and_left_out(
     sparks, one_host, tmp_path, monkeypatch, submit, bare
@@ -170,6 +172,7 @@ def test_a_host_that_joins_and_lacks_a_package_is_named_and_left_out(
     assert used(tmp_path) == {FIRST}
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(46)
 @pytest.mark.parametrize("tries", ["1", "4"])
 def test_a_host_that_lacks_a_package_from_the_start_is_named_and_left_out(

@@ -109,10 +109,9 @@ def memory_of(pid):
 
 
 @pytest.mark.fault(35)
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("ballast", "preload", "depth"),
-    [(0, (), 1), (2 << 20, ("numpy",), 3)],
+    [pytest.param(0, (), 1, marks=pytest.mark.thorough), (2 << 20, ("numpy",), 3)],
     ids=["small closure", "large closure, shared import"],
 )
 def test_no_secret_is_written_anywhere(
@@ -184,7 +183,6 @@ def test_no_secret_is_written_anywhere(
 
 
 @pytest.mark.fault(35)
-@pytest.mark.timeout(300)
 def test_no_secret_of_a_search_in_spark_connect_is_written_anywhere(secrets, tmp_path, monkeypatch):
     """Except where slots read it, while the search runs.
 

@@ -483,6 +483,7 @@ spark.stop()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(38)
 @pytest.mark.slow
 def test_ctrl_c_ends_the_search_and_no_other_job_of_the_driver(tmp_path):

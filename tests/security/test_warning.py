@@ -51,11 +51,10 @@ print([spark.conf.get(f"spark.{name}", None) for name in ("authenticate", "ui.ki
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 @pytest.mark.parametrize(
     ("given", "made"),
     [
-        ("local[1]", "['true', 'false']"),
+        pytest.param("local[1]", "['true', 'false']", marks=pytest.mark.contract),
         ("local[1] --conf spark.authenticate=false", "['false', 'false']"),
     ],
 )

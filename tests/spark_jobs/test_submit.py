@@ -22,7 +22,6 @@ from tests.environments import bare_environment
 from tests.yarn import Yarn
 
 BIN = Path(sys.executable).parent
-pytestmark = pytest.mark.timeout(600)
 SUBMIT = ROOT / "spark_jobs" / "submit.py"
 
 MODULE = """

@@ -140,7 +140,6 @@ def test_a_retry_after_a_lost_executor_makes_the_repeats_that_are_left(cluster, 
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 @pytest.mark.usefixtures("own_zygotes")
 def test_keras_resumes_after_its_last_epoch_when_its_executor_is_lost(cluster, tmp_path):
     mark, epochs = tmp_path / "killed", tmp_path / "epochs"

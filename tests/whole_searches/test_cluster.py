@@ -96,7 +96,6 @@ def test_a_folder_that_executors_do_not_see_is_one_sentence(cluster, tmp_path, m
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_executors_that_do_not_see_the_handed_over_files_are_reported(
     cluster, tmp_path, monkeypatch
 ):
@@ -116,6 +115,7 @@ def bare_python(tmp_path_factory):
     return str(folder / "bin" / "python")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.fault(46)
 def test_a_missing_package_on_an_executor_is_one_sentence_with_the_host(

@@ -64,7 +64,6 @@ def connect(server):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_a_trial_runs_on_several_slots(connect, tmp_path):
     def train(x):
         return x + experiment.world_size() if experiment.rank() == 0 else None
@@ -317,7 +316,6 @@ def test_data_frames_are_written_for_trials(connect, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_killed_executor_costs_an_attempt_not_the_trial(executors, tmp_path, submit):
     spark = open_session(executors)
     handle = submit(trials=3, spark=spark)
@@ -341,7 +339,6 @@ def test_tfrecords_are_written_in_executors(connect, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_dead_server_ends_a_search(tmp_path, submit):
     with ConnectServer(tmp_path / "server", "local[1]") as server:
         spark = open_session(server)
@@ -390,7 +387,6 @@ def test_ctrl_c_ends_the_search_and_not_the_session(server, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_executors_that_cannot_reach_the_client_use_the_mailbox(server, tmp_path):
     spark = open_session(server, **{"spark.experiment.driver.host": UNREACHABLE})
     (tmp_path / "release").touch()
@@ -402,7 +398,6 @@ def test_executors_that_cannot_reach_the_client_use_the_mailbox(server, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_slots_of_a_killed_client_end_for_the_resumed_search(connect, server, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, server.address, str(tmp_path)]

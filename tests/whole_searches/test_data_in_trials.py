@@ -156,7 +156,6 @@ def test_trials_read_a_spark_table_from_a_folder(spark, logdir, tmp_path, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_trials_read_sparks_examples_from_hdfs(sparks, hdfs, hadoop, logdir):
     def count(path):
         import experiment
@@ -246,7 +245,6 @@ def read_twice(path, trial):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 @ISOLATIONS
 def test_examples_are_parsed_once_and_shared_by_all_trials_of_a_host(
     sparks, hdfs, hadoop, images, logdir, tmp_path, isolation

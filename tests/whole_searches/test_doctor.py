@@ -172,7 +172,6 @@ def test_a_wrong_clock_is_reported(spark, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_each_host_of_a_cluster_is_examined(two_hosts, tmp_path, monkeypatch):
     """A module that only the driver's host has is missing on the others."""
     (tmp_path / "only_here.py").write_text("def train(x):\n    return x\n")

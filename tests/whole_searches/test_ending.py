@@ -368,7 +368,9 @@ def test_a_folder_without_a_run_cannot_be_stopped(tmp_path, capsys):
 
 
 TO_WHOM = pytest.mark.parametrize(
-    "send", [pytest.param(os.kill, marks=pytest.mark.slow), os.killpg], ids=["process", "group"]
+    "send",
+    [pytest.param(os.kill, marks=(pytest.mark.slow, pytest.mark.thorough)), os.killpg],
+    ids=["process", "group"],
 )
 
 
@@ -390,6 +392,7 @@ def test_two_ctrl_c_end_a_search_like_one(script, tmp_path, send):
     assert json.loads((run / "result.json").read_text())["problem"] == "interrupted"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.fault(38)
 def test_repeated_ctrl_c_keeps_the_result(script, tmp_path):
@@ -411,9 +414,9 @@ def test_repeated_ctrl_c_keeps_the_result(script, tmp_path):
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param("starts", marks=pytest.mark.slow),
+        pytest.param("starts", marks=(pytest.mark.slow, pytest.mark.thorough)),
         "runs",
-        pytest.param("runs/*/manifest.json", marks=pytest.mark.slow),
+        pytest.param("runs/*/manifest.json", marks=(pytest.mark.slow, pytest.mark.thorough)),
         "runs/*/journal/*",
     ],
 )

@@ -98,7 +98,6 @@ def train_and_count(samples):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_fit_of_as_many_workers_as_there_are_slots_gives_the_weights_of_one(runs, sparks, logdir):
     result = experiment.launch(
         sparks.get("local[4]"),
@@ -148,7 +147,6 @@ def test_the_curves_of_a_trial_are_those_of_all_workers(runs):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_workers_leave_fit_together_if_a_rule_stops_the_trial(sparks, logdir):
     """The rule judges rank 0 alone; the evaluation after `fit` needs both workers.
 

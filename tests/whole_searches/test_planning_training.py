@@ -72,7 +72,6 @@ def test_what_forbids_two_workers_is_said_before_the_training(
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_a_training_with_too_few_batches_fails_with_a_reason(sparks, tmp_path):
     with pytest.raises(SearchFailed, match=r"model\.fit has at least 5 batches"):
         experiment.plan_training(

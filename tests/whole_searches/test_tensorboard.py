@@ -206,7 +206,6 @@ def test_a_search_is_shown_while_it_runs(spark, tmp_path, serve):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_trials_without_a_hyperparameter_have_their_rows(serve, tmp_path):
     space = Space(
         {
@@ -245,7 +244,6 @@ def test_trials_without_a_hyperparameter_have_their_rows(serve, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_the_table_of_several_runs_has_a_row_for_each_trial_of_each_run(serve, tmp_path):
     def run_of(number):
         def outcome_of(trial):

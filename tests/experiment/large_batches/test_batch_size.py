@@ -152,7 +152,6 @@ def test_memory_ends_the_process_and_not_this_one():
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_an_error_in_the_process_is_named_and_its_precision_is_that_of_this_one():
     import keras
 
@@ -207,7 +206,6 @@ def build_once():
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_a_process_that_ends_by_itself_after_a_batch_has_found_no_limit():
     with pytest.raises(InvalidArgument, match="trains with batches of 16, got its process ended"):
         experiment.auto_batch_size(build_once, DATA, least=8, seconds=0.01)

@@ -119,7 +119,6 @@ print(f"{{float(rate):.3f}}")
 
 @pytest.mark.parametrize("order", [("experiment", "keras"), ("keras", "experiment")], ids=str)
 @pytest.mark.slow
-@pytest.mark.contract
 def test_a_saved_model_loads_in_a_process_that_imports_experiment(tmp_path, order):
     import keras
 

@@ -112,7 +112,6 @@ def race(seed, configurations, repeats):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_the_best_configuration_is_found_with_at_most_half_of_the_repeats():
     races = [race(seed, 30, 20) for seed in range(100)]
     assert sum(found for found, _ in races) >= 95

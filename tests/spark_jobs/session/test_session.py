@@ -254,7 +254,6 @@ CONNECT = """
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_a_session_of_spark_connect_says_where_hdfs_is_and_runs_searches(tmp_path):
     script = tmp_path / "connect.py"
     script.write_text(textwrap.dedent(CONNECT))

@@ -153,7 +153,6 @@ class TestKept(test_runners.TestForked):
             assert [runner.warnings for runner in runners] == [(), ()]
 
     @pytest.mark.slow
-    @pytest.mark.contract
     def test_after_an_op_at_import_each_slot_starts_fresh_interpreters(self, tmp_path, monkeypatch):
         (tmp_path / "runs_an_op.py").write_text("import tensorflow; tensorflow.constant(1.0)")
         monkeypatch.syspath_prepend(str(tmp_path))

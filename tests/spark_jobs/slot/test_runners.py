@@ -1318,7 +1318,6 @@ class TestZygote:
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_the_private_field_that_shows_whether_tensorflow_has_run():
     """Pins `context()._initialized`, on which the choice between fork and spawn depends."""
     import subprocess

@@ -158,9 +158,9 @@ class KilledInTurn:
             self._hdfs.kill(next(self._names))
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(27)
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_large_files_are_written_and_read_whole_while_nodes_are_killed_in_turn(
     hdfs, patient_files, root, source_of, disturbed_source
 ):

@@ -74,7 +74,6 @@ def private_memory(process: psutil.Process) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_the_tenth_zygote_is_like_one_that_imports_by_itself(host, monkeypatch):
     preload = ["numpy", "experiment", "spark_jobs.trial.events.event_file"]
     for _ in range(9):

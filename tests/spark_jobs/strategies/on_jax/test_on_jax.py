@@ -95,7 +95,6 @@ def test_optimizers_for_large_batches_train_the_model_of_one(jax_gangs):
 
 
 @pytest.mark.slow
-@pytest.mark.contract
 def test_a_model_that_is_cut_over_two_workers_is_trained_as_by_one(one, halves):
     for found in halves:
         check_same("adam", one, found)
