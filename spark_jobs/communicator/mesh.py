@@ -100,32 +100,39 @@ class Mesh:
         self._closed = False
         self._listener.start()
 
-    def open(self, rank: int, purpose: Purpose, ring: int = 0) -> Connection:
+    def open(
+        self, rank: int, purpose: Purpose, ring: int = 0, *, patient: bool = False
+    ) -> Connection:
         """Connect to a member.
 
         Args:
             rank: The member's rank.
             purpose: What the connection is for.
             ring: The number of the ring that it is for.
+            patient: Whether a member that answers nothing is waited for as long as on a connection
+                that exists.
 
         Raises:
             GangBroken: It could not be reached within the limit; for requests and further rings,
-                within seconds, as it was reached before; MemberSilent if it did not answer in them.
-                Or another member has its address.
+                within seconds, as it was reached before; MemberSilent if it did not answer in them,
+                or within the patience. Or another member has its address.
         """
         again = purpose == "requests" or ring > 0
-        end = time.monotonic() + _AGAIN if again else self._end
+        allowed = self._patience if patient else _AGAIN  # seconds without an answer
+        now = time.monotonic()
+        end = now + _AGAIN if again else self._end
+        end_of_silence = now + allowed if again else self._end
         why, silent = "", False
         while True:
             try:
                 connection, found = self._open(
                     Hello(self._membership.rank, purpose, ring),
                     rank,
-                    max(_RETRY, end - time.monotonic()),
+                    max(_RETRY, end_of_silence - time.monotonic()),
                 )
             except (OSError, GangBroken) as error:
                 # The last try ends with the limit, whatever is wrong.
-                if not why or time.monotonic() < end:
+                if not why or time.monotonic() < end_of_silence:
                     why = reason(error) if isinstance(error, OSError) else str(error)
                     silent = is_silence(error) or isinstance(error, MemberSilent)
             else:
@@ -133,9 +140,9 @@ class Mesh:
                     return connection
                 connection.close()
                 raise self._membership.broken(rank, f"says that it is worker {found}")
-            if time.monotonic() + _RETRY > end:
+            if time.monotonic() + _RETRY > (end_of_silence if silent else end):
                 if again and silent:
-                    raise self._membership.silent(rank, f"did not answer within {_AGAIN:g} s")
+                    raise self._membership.silent(rank, f"did not answer within {allowed:g} s")
                 if again:
                     raise self._membership.broken(rank, f"has ended or left the gang ({why})")
                 raise self._unreached(rank, why)

@@ -51,6 +51,9 @@ class Remote:
     def fetch(self, vector: int, parts: dict[int, Array]) -> dict[int, int]:
         """Fill parts of a shared vector with the members' chunks; raises GangBroken.
 
+        Patient, as `push` is, with members that answer nothing: without a chunk the whole vector is
+        lost.
+
         Args:
             vector: The vector's number.
             parts: The part to fill by rank.
@@ -61,7 +64,7 @@ class Remote:
         versions = {}
         with self._requesting():
             for rank in parts:
-                self._connection(rank).send_message(Fetch(vector))
+                self._connection(rank, patient=True).send_message(Fetch(vector))
             for rank, part in parts.items():
                 connection = self._connection(rank)
                 reply = self._reply(connection)
@@ -83,7 +86,7 @@ class Remote:
         """
         with self._requesting():
             for rank, part in parts.items():
-                self._connection(rank).send_message(Push(vector))
+                self._connection(rank, patient=True).send_message(Push(vector))
                 self._connection(rank).send(as_bytes(part))
             return {rank: self._reply(self._connection(rank)).version for rank in parts}
 
@@ -111,12 +114,12 @@ class Remote:
                 self._end()
                 raise
 
-    def _connection(self, rank: int) -> Connection:
+    def _connection(self, rank: int, *, patient: bool = False) -> Connection:
         if rank in self._gone:
             raise self._gone[rank]
         self._check_open()
         if rank not in self._connections:
-            self._connections[rank] = self._mesh.open(rank, "requests")
+            self._connections[rank] = self._mesh.open(rank, "requests", patient=patient)
             self._check_open()  # `close` may not have seen this connection
         return self._connections[rank]
 

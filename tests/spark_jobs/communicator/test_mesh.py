@@ -13,10 +13,11 @@ import pytest
 
 from search.errors import InvalidArgument
 from spark_jobs.channel.credentials import CERTIFICATE_NAME
+from spark_jobs.communicator import mesh
 from spark_jobs.communicator.connection import Connection, connected, tls_contexts
 from spark_jobs.communicator.listener import Listener
-from spark_jobs.communicator.membership import GangBroken, host_and_port
-from tests.spark_jobs.communicator.gangs import Gang, results
+from spark_jobs.communicator.membership import GangBroken, MemberSilent, host_and_port
+from tests.spark_jobs.communicator.gangs import LIMIT, Gang, results
 
 SHORT = 0.5  # seconds: passes in vain, where a member never comes
 
@@ -50,6 +51,35 @@ def test_a_member_that_does_not_connect_is_named():
             GangBroken, match=r"worker 0 .* does not reach worker 1 .* within 0.5 s"
         ):
             gang.connect(0, limit=SHORT)
+
+
+def mesh_of(gang, patience):
+    """Return the connections of the first member of a gang, whose others have no process."""
+    return mesh.Mesh(
+        gang.memberships[0], gang.ports[0], lambda _: None, limit=LIMIT, patience=patience
+    )
+
+
+def test_a_member_that_answers_nothing_is_waited_for_if_the_caller_is_patient(monkeypatch):
+    monkeypatch.setattr(mesh, "_AGAIN", SHORT / 5)
+    with Gang(2) as gang:
+        gang.ports[1].listen()  # its host accepts connections
+        made = mesh_of(gang, patience=SHORT)
+        with pytest.raises(MemberSilent, match=r"worker 1 .* did not answer within 0.1 s"):
+            made.open(1, "requests")
+        with pytest.raises(MemberSilent, match=r"worker 1 .* did not answer within 0.5 s"):
+            made.open(1, "requests", patient=True)
+        made.close()
+
+
+def test_nobody_is_patient_with_a_member_that_has_ended(monkeypatch):
+    monkeypatch.setattr(mesh, "_AGAIN", 0.0)
+    with Gang(2) as gang:
+        gang.ports[1].close()
+        made = mesh_of(gang, patience=LIMIT)
+        with pytest.raises(GangBroken, match=r"has ended or left the gang \(Connection refused\)"):
+            made.open(1, "requests", patient=True)
+        made.close()
 
 
 def test_a_member_that_comes_late_is_waited_for():

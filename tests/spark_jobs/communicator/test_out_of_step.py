@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from search.errors import InvalidArgument
-from spark_jobs.communicator import remote
+from spark_jobs.communicator import mesh, remote
 from spark_jobs.communicator.membership import GangBroken
 from spark_jobs.communicator.requests import Published
 from tests.properties import examples
@@ -134,6 +136,33 @@ def test_the_staleness_counts_the_changes_of_others_since_the_last_fetch():
         return stale, fresh
 
     assert results(2, body)[0] == (3, 0)
+
+
+SLOW = """
+shared = communicator.share(np.zeros(4), lambda values, change: None)
+say("ready")
+sys.stdin.readline()
+"""
+
+
+def test_a_member_that_answers_nothing_for_a_while_is_waited_for(monkeypatch):
+    """As one whose host is busy. Without its chunk the vector is lost, and so is the training."""
+    monkeypatch.setattr(mesh, "_AGAIN", 0.1)
+
+    def body(communicator):
+        shared = communicator.share(np.ones(4), add)
+        assert process.stdout.readline() == "ready\n"
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        later = threading.Timer(0.5, os.kill, [process.pid, signal.SIGCONT])
+        later.start()
+        values = shared.fetch().tolist()
+        later.join()
+        print(file=process.stdin, flush=True)
+        return values
+
+    with Gang(2) as gang, gang.process(1, SLOW) as process:
+        assert gang.together(body, ranks=[0]) == [[1.0] * 4]
 
 
 def test_two_shared_vectors_are_independent():
