@@ -6,6 +6,7 @@ import {duration, number, shown, size, time} from './format';
 import {LINES} from './palette';
 
 const EVERY = 2000; // milliseconds between two looks at a trial that runs
+const AFTER = 15; // looks after its end: the end of its output may reach another store later
 
 /** Show a trial until the dialog is closed; one that runs is read again and again. */
 export function openTrial(run: string, trial: number, closed: () => void): void {
@@ -16,6 +17,7 @@ export function openTrial(run: string, trial: number, closed: () => void): void 
   const body = make('div', dialog, '', {class: 'page'});
   close.onclick = () => dialog.close();
   let timer = 0;
+  let left = 0;
   dialog.onclose = () => {
     clearTimeout(timer);
     dialog.remove();
@@ -31,7 +33,8 @@ export function openTrial(run: string, trial: number, closed: () => void): void 
       const now = JSON.stringify(page);
       if (now !== before) draw(body, page);
       before = now;
-      if (page.status === 'running' && dialog.open) timer = window.setTimeout(look, EVERY);
+      left = page.status === 'running' ? AFTER : left - 1;
+      if (left > 0 && dialog.open) timer = window.setTimeout(look, EVERY);
     } catch (error) {
       body.replaceChildren();
       make('p', body, String(error), {class: 'warning'});
