@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests import jvm, properties
+from tests.spark_home import spark_home
 
 # These tests import packages that only `make test-browser` installs.
 collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
@@ -32,6 +33,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("PYSPARK_PYTHON", None)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Defaults of each driver that a test starts.
+os.environ.setdefault("SPARK_HOME", str(spark_home()))
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{jvm.SPARK_OPTIONS} -Dspark.authenticate=true")
 
 

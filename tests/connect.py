@@ -15,13 +15,13 @@ from types import TracebackType
 from typing import Self
 
 import psutil
-import pyspark
 
 from spark_jobs.cluster.task_needs import is_local
 from tests import ROOT, jvm
 from tests.hdfs import dying_with_parent, free_ports
+from tests.spark_home import spark_home
 
-_SPARK = Path(pyspark.__file__).parent
+_SPARK = spark_home()
 _START_SECONDS = 120
 _END_SECONDS = 60
 

@@ -24,14 +24,14 @@ from types import TracebackType
 from typing import Self
 
 import psutil
-import pyspark
 
 from tests import ROOT, jvm
 from tests.hdfs import dying_with_parent, free_ports
+from tests.spark_home import spark_home
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
-_SPARK = Path(pyspark.__file__).parent
+_SPARK = spark_home()
 _GPUS = """#!/bin/sh
 host=${SPARK_LOCAL_IP##*.}
 echo "{\\"name\\": \\"gpu\\", \\"addresses\\": [\\"${host}0\\", \\"${host}1\\"]}"
