@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 # Tests wait for other processes, so there may be more at a time than cores; neighbours share
 # sessions.
-PYTEST := $(PYTHON) -m pytest --dist worksteal --numprocesses 6
+PYTEST := $(PYTHON) -m pytest --dist worksteal --numprocesses 4
 SOURCES := search spark_jobs experiment tests examples docs
 
 # A fresh import of TensorFlow is several times slower without its compiled files.

@@ -255,6 +255,7 @@ quick = settings(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(35)
 @pytest.mark.timeout(900)
 def test_twenty_thousand_damaged_messages_with_the_token(served, monkeypatch):

@@ -49,7 +49,13 @@ def test_a_killed_executor_costs_an_attempt_not_the_trial(cluster, tmp_path, sub
 
 @pytest.mark.usefixtures("own_zygotes")
 @pytest.mark.fault(16)
-@pytest.mark.parametrize("failures", ["1", "4"], ids=["the job is aborted", "the task runs again"])
+@pytest.mark.parametrize(
+    "failures",
+    [
+        pytest.param("1", id="the job is aborted"),
+        pytest.param("4", id="the task runs again", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_killed_python_worker_of_an_executor_costs_an_attempt(sparks, tmp_path, failures, submit):
     spark = sparks.get(CLUSTER, **MEMORY, **{"spark.task.maxFailures": failures})
     handle = submit(spark)
@@ -76,7 +82,7 @@ def test_a_killed_python_worker_of_a_local_session_costs_an_attempt(spark, tmp_p
 
 @pytest.mark.usefixtures("own_zygotes")
 @pytest.mark.fault(16)
-@pytest.mark.parametrize("master", ["local[2]", CLUSTER])
+@pytest.mark.parametrize("master", ["local[2]", pytest.param(CLUSTER, marks=pytest.mark.thorough)])
 def test_a_killed_daemon_of_python_workers_loses_nothing(sparks, tmp_path, master, submit):
     spark = sparks.get(master, **(MEMORY if master == CLUSTER else {}))
     try:
@@ -92,6 +98,7 @@ def test_a_killed_daemon_of_python_workers_loses_nothing(sparks, tmp_path, maste
         sparks.stop()  # its Python workers have no daemon any more
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(17)
 def test_the_trials_of_a_lost_host_run_on_the_other_one(standalone, two_hosts, tmp_path, submit):
     handle = submit(two_hosts)

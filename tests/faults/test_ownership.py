@@ -60,7 +60,14 @@ def mark_of(place):
 
 
 @pytest.mark.fault(24, 28)
-@pytest.mark.parametrize("trouble", ["restart", "safe mode", "no DataNode"])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "restart",
+        pytest.param("safe mode", marks=pytest.mark.thorough),
+        pytest.param("no DataNode", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_cluster_in_trouble_makes_no_owner_dead(hdfs, trouble):
     """Although its owner file is not updated for too long while another driver waits."""
     begin = {

@@ -57,7 +57,9 @@ def leave(cluster, how: str) -> None:
 
 
 @pytest.mark.fault(17, 20)
-@pytest.mark.parametrize("how", ["killed", "decommissioned"])
+@pytest.mark.parametrize(
+    "how", ["killed", pytest.param("decommissioned", marks=pytest.mark.thorough)]
+)
 def test_a_host_that_joins_is_used_and_its_loss_is_survived(
     sparks, one_host, tmp_path, submit, how
 ):

@@ -28,7 +28,9 @@ from tests.spark_jobs.slot.test_runners import sleeping
 QUIET = {"preload": (), "verbose": 0}
 
 
-@pytest.fixture(params=["spark", pytest.param("cluster", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=["spark", pytest.param("cluster", marks=(pytest.mark.slow, pytest.mark.thorough))]
+)
 def either_spark(request):
     """One JVM with two slots, or two executors in JVMs of their own."""
     return request.getfixturevalue(request.param)
