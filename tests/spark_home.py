@@ -1,9 +1,9 @@
 """The folder that tests start Spark from: the installed one, whose Python is no zip.
 
 Spark's Python workers import pyspark from a zip. Python compiles its modules anew in each process
-that starts workers, and each worker reads the zip's list of files 18 times (`invalidate_caches`):
-most of what the first job of a session takes. `python -m tests.spark_home`, which `.ci/install`
-calls, makes folders with the names of the zips; what users measure is measured without them.
+that starts workers, and each worker reads the zip's list of files 18 times (`invalidate_caches`).
+Together these take most of the time of a session's first job. `python -m tests.spark_home`, which
+`.ci/install` calls, makes folders of files with the names of the zips.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _MADE = Path(sys.prefix, "spark-home")
 
 
 def spark_home() -> Path:
-    """Return the folder; the installed one where the other was not made."""
+    """Return the folder that `.ci/install` has made, or else the one that pip has installed."""
     return _MADE if _MADE.is_dir() else _installed("pyspark")
 
 
 def main() -> None:
-    """Make the folder."""
+    """Make the folder: links to the parts of the installed one."""
     shutil.rmtree(_MADE, ignore_errors=True)
     for name in ("bin", "data", "jars", "sbin"):
         _link(_MADE / name, _installed("pyspark") / name)

@@ -39,9 +39,9 @@ def show(crashes):
 
 
 def test_killed_drivers_lose_and_repeat_no_trial(tmp_path):
-    crashes = crash_and_resume(tmp_path, kills=4)  # 50 in `make bench-faults`
+    crashes = crash_and_resume(tmp_path, kills=6)  # 50 in `make bench-faults`
     show(crashes)
-    assert (crashes.kills, crashes.lost, crashes.doubled) == (4, 0, 0)
+    assert (crashes.kills, crashes.lost, crashes.doubled) == (6, 0, 0)
     assert len(crashes.where) == 3
 
 
