@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import itertools
+import linecache
 import re
 import runpy
 import subprocess
@@ -50,11 +51,16 @@ def blocks(text: str) -> list[Block]:
 
 
 def run(page: str, text: str, spark: object, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run the Python of a page in one namespace; compare its output."""
+    """Run the Python of a page in one namespace, as a notebook runs its cells; compare its output.
+
+    A block has a file of its own, which does not exist but has a source.
+    """
     names = {"__name__": "__main__", "spark": spark}  # functions of __main__ are pickled by value
     try:
         for block in blocks(text):
-            exec(compile("\n" * block.line + block.code, page, "exec"), names)
+            file, source = f"{page}:{block.line}", "\n" * block.line + block.code
+            linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+            exec(compile(source, file, "exec"), names)
             printed = capsys.readouterr().out
             if block.output is not None:
                 flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

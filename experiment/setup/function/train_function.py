@@ -8,6 +8,7 @@ import inspect
 import io
 import pickle
 import sys
+import tokenize
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import cloudpickle
 
 from search.errors import InvalidArgument, did_you_mean, shown
+from spark_jobs.user_sources import function_with_source
 
 TakeBuffer = Callable[[Any], Any]
 LARGEST_FUNCTION = 64 << 20
@@ -166,14 +168,35 @@ class _LimitedBuffer(io.BytesIO):
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """Refuses a session of Spark Connect, which can be pickled but not used on executors."""
+    """Sends functions with their source; see `user_sources`.
+
+    Refuses a session of Spark Connect, which can be pickled but not used on executors.
+    """
 
     def reducer_override(self, value: Any) -> Any:
         # Not imported here: it needs gRPC, and is loaded already if there is such a session.
         connect = sys.modules.get("pyspark.sql.connect.session")
         if connect is not None and issubclass(type(value), connect.SparkSession):
             raise TypeError("the SparkSession exists on the driver only")
-        return super().reducer_override(value)
+        reduced = super().reducer_override(value)
+        if type(value) is not types.FunctionType or reduced is NotImplemented:
+            return reduced  # NotImplemented: executors import it
+        try:
+            number, lines = _source(value)
+        except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # made by exec, for example
+            return reduced
+        make, arguments, *state = reduced
+        source = value.__code__.co_filename, number, lines
+        return (function_with_source, (*source, make, arguments), *state)
+
+
+def _source(function: types.FunctionType) -> tuple[int, list[str]]:
+    """Return the number of a function's first line, from 1, and its lines.
+
+    `inspect.getsourcelines` would return those of the function that it wraps.
+    """
+    lines, index = inspect.findsource(function)
+    return index + 1, inspect.getblock(lines[index:])
 
 
 def _dump(value: Any, take: TakeBuffer | None = None) -> bytes:

@@ -1,6 +1,10 @@
 import functools
 import inspect
+import linecache
+import pickle
 import threading
+import traceback
+import types
 
 import cloudpickle
 import pytest
@@ -474,3 +478,102 @@ def test_an_empty_cell_does_not_hide_the_reason():
         later = 1
     with pytest.raises(InvalidArgument, match="'lock'"):
         pickle_function(train)
+
+
+@pytest.fixture
+def cell(monkeypatch):
+    """Return a function that runs a notebook's cell, whose file does not exist, for its names."""
+    monkeypatch.setattr(linecache, "cache", {})
+
+    def run(source, file="/tmp/ipykernel_1/2.py"):
+        names = {"__name__": "__main__"}
+        exec(compile(source, file, "exec"), names)
+        linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+        return names
+
+    return run
+
+
+def sent(function):
+    """Return a function as an executor gets it, which knows none of the driver's files."""
+    pickled = pickle_function(function)
+    linecache.cache.clear()
+    return pickle.loads(pickled)
+
+
+CELL = """import functools
+
+def doubled(function):
+    @functools.wraps(function)
+    def call(x):
+        return 2 * function(x)
+
+    return call
+
+def helper(x):
+    return 1 / x
+
+@doubled
+def train(x):
+    nested = lambda: helper(x)
+    return nested()
+"""
+
+
+def test_the_source_of_a_notebooks_functions_is_sent(cell):
+    train = sent(cell(CELL)["train"])
+    assert train(2) == 1.0
+    inner = train.__wrapped__
+    assert inspect.getsource(inner) == CELL[CELL.index("@doubled") :]
+    assert inspect.getsource(inner.__globals__["helper"]) == "def helper(x):\n    return 1 / x\n"
+    assert inspect.getsource(train.__code__).startswith("    @functools.wraps")
+    with pytest.raises(ZeroDivisionError) as caught:
+        train(0)
+    assert [frame.line for frame in traceback.extract_tb(caught.value.__traceback__)][1:] == [
+        "return 2 * function(x)",
+        "return nested()",
+        "nested = lambda: helper(x)",
+        "return 1 / x",
+    ]
+
+
+def test_the_source_of_a_class_is_sent_with_its_methods(cell):
+    source = "class Model:\n    def train(self, x):\n        return x\n"
+    train = sent(cell(source)["Model"]().train)
+    assert inspect.getsource(train) == "    def train(self, x):\n        return x\n"
+
+
+def test_functions_of_several_cells_keep_their_sources(cell):
+    names = cell("def helper(x):\n    return x\n", "/tmp/ipykernel_1/1.py")
+    other = cell("\n\ndef train(x):\n    return helper(x)\n")["train"]
+    train = sent(types.FunctionType(other.__code__, names))
+    assert inspect.getsource(train) == "def train(x):\n    return helper(x)\n"
+    helper = train.__globals__["helper"]
+    assert inspect.getsource(helper) == "def helper(x):\n    return x\n"
+
+
+def test_a_function_whose_source_is_unknown_is_sent_without_it(cell):
+    train = cell("def train(x):\n    return x\n")["train"]
+    linecache.cache.clear()
+    assert sent(train)(3) == 3
+
+
+@pytest.mark.parametrize(
+    "source", ["", "x = 1\n", "\ndef train(x):\n    return (\n", "\ndef train(x):\n    '''"]
+)
+def test_a_source_that_has_changed_since_is_no_error(cell, source):
+    train = cell("\ndef train(x):\n    return x\n")["train"]
+    file = train.__code__.co_filename
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    assert sent(train)(3) == 3
+
+
+@pytest.mark.parametrize("head", ["from __future__ import annotations\n", ""])
+def test_annotations_that_are_not_evaluated_stay_so(cell, head):
+    """AutoGraph knows it by the name that the import from `__future__` defines."""
+    train = sent(cell(head + "def train(x):\n    return x\n")["train"])
+    assert ("annotations" in train.__globals__) == bool(head)
+
+
+def test_a_function_that_executors_import_is_sent_by_its_name():
+    assert len(pickle_function(accepts_lr)) < 200
