@@ -11,14 +11,17 @@ from spark_jobs.messages import (
     LARGEST_MESSAGE,
     MOST_METRICS,
     Attempt,
+    Gang,
     Heard,
     Hello,
+    MemberAddress,
     Next,
     ProtocolError,
     Report,
     Reports,
     Stop,
     Wait,
+    Welcome,
     as_json,
     decode,
     decode_answer,
@@ -85,6 +88,14 @@ outcomes |= st.builds(
     metrics,
 )
 reports = st.builds(Report, st.integers(-(2**63), 2**63 - 1), metrics)
+
+GANG = Gang(
+    rank=1,
+    members=("a:1", "a:2", "b:1"),
+    servers=("a:3", "a:4", "b:3"),
+    key="key",
+    certificate="certificate",
+)
 
 
 @given(attempts)
@@ -165,6 +176,38 @@ def test_outcomes_are_standard_json(outcome):
 @pytest.mark.parametrize("answer", [Wait(), Stop(), Attempt(Trial(0, {}))])
 def test_answers_tell_each_other_apart(answer):
     assert decode_answer(encode(answer)) == answer
+
+
+ADDRESS = MemberAddress(links="host:1", server="host:2")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Hello(slot="1.0.0", host="a"),
+        Welcome(0.5),
+        ADDRESS,
+        Next("1.0.0", address=ADDRESS),
+        GANG,
+        Attempt(Trial(0, {}), gang=GANG),
+        Wait(),
+        Stop(),
+        Reports(slot="1.0.0", trial=0, attempt=1, reports=()),
+        Heard(),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_fields_that_a_message_does_not_have_are_refused(message):
+    fields = as_json(message)
+    assert from_json(fields, type(message)) == message
+    with pytest.raises(ProtocolError, match="unknown field `other`"):
+        from_json(fields | {"other": 1}, type(message))
+
+
+def test_an_attempt_without_a_gang_has_one_worker_of_rank_0():
+    assert (Attempt(Trial(0, {})).rank, Attempt(Trial(0, {})).workers) == (0, 1)
+    in_gang = Attempt(Trial(0, {}), gang=GANG)
+    assert (in_gang.rank, in_gang.workers) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +324,8 @@ def test_a_long_traceback_keeps_its_ends_and_fits():
     assert len(data) < LARGEST_MESSAGE
     assert short.error.traceback.startswith("first")
     assert "last" in short.error.traceback
+    first, _, last = short.error.traceback.partition("\n...")
+    assert len(first) == len(last.partition("...\n")[2])
 
 
 def test_a_long_or_odd_reason_is_made_to_fit():

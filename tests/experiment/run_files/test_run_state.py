@@ -1,5 +1,6 @@
 """The state of a run by its records, without a journal."""
 
+from experiment.results.trial_times import TrialTime
 from experiment.run_files.journal_records import Begun, Finished, Lost, Planned
 from experiment.run_files.run_state import RunState
 from search.trial import Failure, Outcome, Trial
@@ -59,3 +60,11 @@ def test_attempts_on_several_slots_are_kept_until_their_trial_has_ended(tmp_path
     plan(3, 1, "1.0.0", "1.1.0")
     state.apply(Finished(1, Outcome(3, "stopped"), at=1.0))
     assert state.in_gangs == {(2, 1)}
+
+
+def test_the_times_of_a_trial_name_its_slots(tmp_path):
+    state = RunState(RunPaths(tmp_path))
+    for trial, slots in enumerate([("1.0.0",), ("1.1.0", "1.2.0")]):
+        state.apply(Planned.of(Attempt(Trial(trial, {})), slots, 1.0))
+        state.apply(Finished(1, Outcome(trial, "stopped"), at=2.0))
+        assert state.times.of(trial) == TrialTime(1.0, 2.0, slots)
