@@ -1,19 +1,15 @@
-"""Functions whose values get better with the steps of a trial, for multi-fidelity searches.
-
-Hartmann's functions in 3 and 6 dimensions with the fidelity of Kandasamy, Dasarathy, Schneider,
-Póczos: Multi-fidelity Bayesian Optimisation with Continuous Approximations (ICML 2017, arXiv
-1703.06240), where the weight of each of their four peaks is less by 0.1 (1 - z) at fidelity z.
-"""
+"""Problems for multi-fidelity searches, whose values change with the steps of a trial."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from search.space.spaces import Float, Space
+from tests.benchmarks import keras_curves
 
 MAX_STEPS = 81
 
@@ -21,15 +17,37 @@ _WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
 _BIAS = 0.1
 
 
+class Curves(Protocol):
+    """A function of a configuration and a number of steps, to be minimised."""
+
+    @property
+    def name(self) -> str:
+        """A name that no other one has."""
+
+    @property
+    def space(self) -> Space:
+        """The search space."""
+
+    @property
+    def best(self) -> float:
+        """The lowest value after `MAX_STEPS`."""
+
+    def value(self, params: Mapping[str, Any], steps: int) -> float:
+        """Return the value of a configuration after a number of steps, from 1 to `MAX_STEPS`."""
+
+
 @dataclass(frozen=True)
-class Curves:
-    """A function of a configuration and a number of steps, to be minimised.
+class Hartmann:
+    """Hartmann's function with the fidelity of Kandasamy, Dasarathy, Schneider, Póczos.
+
+    The weight of each of its four peaks is less by 0.1 (1 - z) at fidelity z: Multi-fidelity
+    Bayesian Optimisation with Continuous Approximations (ICML 2017, arXiv 1703.06240).
 
     Attributes:
-        name: Unique among them.
+        name: See `Curves`.
         widths: A of Hartmann's function, peaks x dimensions.
         peaks: P, peaks x dimensions.
-        best: The lowest value after `MAX_STEPS`.
+        best: See `Curves`.
     """
 
     name: str
@@ -43,14 +61,14 @@ class Curves:
         return Space({f"x{axis}": Float(0.0, 1.0) for axis in range(len(self.widths[0]))})
 
     def value(self, params: Mapping[str, Any], steps: int) -> float:
-        """Return the value of a configuration after a number of steps, from 1 to `MAX_STEPS`."""
+        """Return the value of a configuration after a number of steps; see `Curves`."""
         offsets = np.array(list(params.values())) - np.array(self.peaks)
         weights = _WEIGHTS - _BIAS * (1 - steps / MAX_STEPS)
         return -float(weights @ np.exp(-(np.array(self.widths) * offsets**2).sum(axis=1)))
 
 
-CURVES = (
-    Curves(
+CURVES: tuple[Curves, ...] = (
+    Hartmann(
         "MF-Hartmann 3",
         ((3, 10, 30), (0.1, 10, 35), (3, 10, 30), (0.1, 10, 35)),
         (
@@ -61,7 +79,7 @@ CURVES = (
         ),
         -3.86278,
     ),
-    Curves(
+    Hartmann(
         "MF-Hartmann 6",
         (
             (10, 3, 17, 3.5, 1.7, 8),
@@ -77,4 +95,5 @@ CURVES = (
         ),
         -3.32237,
     ),
+    keras_curves.DigitsCurves(),
 )
