@@ -19,6 +19,8 @@ class Refuse:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Refuse())
+sys.prefix = "/nonexistent"  # where nothing was installed
+import tests.conftest, tests.gpu.conftest
 import spark_jobs.slot.gpus.devices, spark_jobs.slot.gpus.gpu_watch, spark_jobs.slot.runners
 import tests.gpu.slot_processes
 """
