@@ -30,7 +30,7 @@ test: .venv/.installed  ## Run all tests but the slow ones.
 	$(PYTEST)
 
 test-browser: .venv/.browser  ## Test TensorBoard in a real browser.
-	$(PYTHON) -m pytest -m browser
+	$(PYTHON) -m pytest -m browser tests/browser
 
 test-faults: .venv/.installed  ## Run the slow tests, faults among them, and whole properties.
 	$(PYTEST) -m "slow or property" --hypothesis-profile all
@@ -41,7 +41,7 @@ test-ci: .venv/.installed  ## Run the tests of CI: test, faults, contracts.
 	$(PYTEST) -m "not browser and not kerberos and (not slow or contract or fault and not thorough)" --hypothesis-seed 0
 
 test-kerberos: .venv/.kerberos  ## Test searches on an HDFS with Kerberos.
-	$(PYTHON) -m pytest -m kerberos
+	$(PYTHON) -m pytest -m kerberos tests/kerberos
 
 tab: experiment/tab/frontend/node_modules  ## Build the page of the Experiment tab in TensorBoard.
 	cd experiment/tab/frontend && npm run --silent build

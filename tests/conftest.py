@@ -270,10 +270,38 @@ def marked_commands() -> dict[int, str]:
     return found
 
 
+# Fixtures that start servers or executors in JVMs of their own.
+_SERVERS = (
+    "hdfs_of_session",
+    "https_hdfs",
+    "standalone_of_session",
+    "connect",
+    "cluster",
+    "one_executor",
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("property")
+        if _server(item) < len(_SERVERS):
+            _leave_to_ci(item)
+    # A process of pytest-xdist begins with neighbours: so fewer of them start the same server.
+    items.sort(key=_server)
+
+
+def _server(item: pytest.Item) -> int:
+    """Return the place in `_SERVERS` of the first one that a test needs, or their number."""
+    needed = set(getattr(item, "fixturenames", ()))
+    return next((n for n, name in enumerate(_SERVERS) if name in needed), len(_SERVERS))
+
+
+def _leave_to_ci(item: pytest.Item) -> None:
+    if item.get_closest_marker("slow") is None:  # else its own marks say where it runs
+        item.add_marker("slow")
+        item.add_marker("contract")
 
 
 @pytest.hookimpl(wrapper=True)

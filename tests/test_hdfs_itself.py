@@ -29,18 +29,6 @@ patiently = Retrying(
 )
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with Hdfs(tmp_path_factory.mktemp("hdfs")) as hdfs:
-        yield hdfs
-
-
-@pytest.fixture
-def hdfs(running):
-    yield running
-    running.restore()
-
-
 @pytest.fixture
 def client(hdfs):
     client = InsecureClient(hdfs.http, timeout=10)

@@ -53,6 +53,8 @@ def test_values_may_come_as_ranges_arrays_and_generators(spark, logdir):
     assert result.best.id == 0
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_keras_computes_in_the_precision_of_the_call(spark, logdir):
     def train(x):
         import keras

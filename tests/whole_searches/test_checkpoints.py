@@ -92,8 +92,6 @@ def lose_executor_once(mark: Path) -> None:
         psutil.wait_procs([psutil.Process()])  # this process ends with its executor
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 @pytest.mark.usefixtures("own_zygotes")
 def test_a_retry_after_a_lost_executor_finds_the_last_checkpoint(cluster, tmp_path):
     mark = tmp_path / "killed"
@@ -117,8 +115,6 @@ def test_a_retry_after_a_lost_executor_finds_the_last_checkpoint(cluster, tmp_pa
     assert trial.files == [str(Path(trial.logdir, "checkpoint", "deep", "state"))]
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 @pytest.mark.usefixtures("own_zygotes")
 def test_a_retry_after_a_lost_executor_makes_the_repeats_that_are_left(cluster, tmp_path):
     mark, calls = tmp_path / "killed", tmp_path / "calls"

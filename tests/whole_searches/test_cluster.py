@@ -132,6 +132,8 @@ def test_a_missing_package_on_an_executor_is_one_sentence_with_the_host(
     assert caught.value.result.trials == []
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(46)
 def test_a_missing_python_is_one_sentence(sparks, logdir, monkeypatch):
     spark = sparks.get(CLUSTER, **MEMORY, **{"spark.pyspark.python": "/no/such/python"})
@@ -155,6 +157,8 @@ def gpu_settings(folder: Path, addresses: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_each_trial_sees_the_gpu_that_spark_assigned_to_its_slot(sparks, tmp_path):
     settings = gpu_settings(tmp_path, '["3", "5"]')
     spark = sparks.get("local-cluster[1,2,1024]", **MEMORY, **settings)

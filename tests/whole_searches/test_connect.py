@@ -107,8 +107,6 @@ def held(folder, x):
     return 2.0 * x
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_searches_and_calls(connect, tmp_path):
     def train(x):
         if x == 2:
@@ -135,8 +133,6 @@ def test_searches_and_calls(connect, tmp_path):
         assert list(pool.map(pow, [2, 3], [5, 2])) == [32, 9]
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_executors_that_do_not_see_the_handed_over_files_are_reported(
     connect, tmp_path, monkeypatch
 ):
@@ -160,6 +156,8 @@ def test_a_session_has_its_master_and_no_warning(connect, server):
     assert warnings == []
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_client_without_the_token_is_refused(server, monkeypatch):
     monkeypatch.delenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", raising=False)
     without = SimpleNamespace(address=server.address.partition("/;")[0])
@@ -200,6 +198,8 @@ def test_a_sound_session_is_green_for_the_doctor(connect, tmp_path):
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_settings_of_a_session(server):
     settings = {
         "spark.experiment.driver.host": "driver.example.org",
@@ -232,6 +232,8 @@ def test_a_stopped_session_is_refused(server):
         experiment.launch(spark, lambda x: x, {"x": [1]})
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_server_with_an_old_version_is_refused(server, tmp_path, monkeypatch):
     spark = open_session(server)
     monkeypatch.setattr(
@@ -254,8 +256,6 @@ def test_a_session_ended_by_its_server_is_refused(server):
     spark.client.close()  # or pyspark would call the server when this process ends
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_cancelling_leaves_no_trial_and_keeps_other_jobs(connect, tmp_path, submit):
     release = tmp_path / "release"
 

@@ -81,8 +81,6 @@ def test_the_driver_reads_with_the_settings_of_its_session(sparks, hdfs, hadoop,
     assert rows == [{"number": 1, "name": "a"}, {"number": 2, "name": "b"}]
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_tensorflow_reads_records_on_hdfs(sparks, hdfs, hadoop, logdir, tmp_path):
     def train(shard):
         import tensorflow as tf
@@ -132,8 +130,6 @@ def sum_of(path):
     return float(sum(table.column("number").to_pylist()))
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_trials_read_a_spark_table_from_hdfs(sparks, hdfs, hadoop, logdir):
     spark = sparks.get("local[2]", **hadoop)
     path = experiment.data.from_dataframe(spark.createDataFrame(ROWS))

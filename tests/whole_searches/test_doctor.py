@@ -194,8 +194,6 @@ def test_each_host_of_a_cluster_is_examined(two_hosts, tmp_path, monkeypatch):
     del sys.modules["only_here"]
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_an_unreachable_port_is_reported(two_hosts, tmp_path):
     """The driver listens on another address than the one that executors get."""
     two_hosts.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
@@ -391,8 +389,6 @@ def test_a_slot_that_does_not_see_the_folder_runs_its_other_checks(tmp_path):
     assert found.trouble == {"folder": "file: expected mode 600, got 644, so others can read it"}
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_a_folder_and_data_on_hdfs_are_checked(sparks, hdfs, tmp_path):
     data = tmp_path / "data.csv"
     data.write_text("1,2\n")

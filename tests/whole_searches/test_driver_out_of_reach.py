@@ -58,8 +58,6 @@ def check(result, caught):
     assert result.best.value == 3.0
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 @pytest.mark.usefixtures("refused")
 def test_a_search_uses_the_mailbox_if_the_port_is_refused(two_hosts, logdir):
     with warnings.catch_warnings(record=True) as caught:

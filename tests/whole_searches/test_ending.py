@@ -222,6 +222,8 @@ def master_without_workers(sparks, tmp_path):
         sparks.stop()  # before its master ends
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(19)
 def test_a_cluster_without_workers_is_an_error_with_the_requested_slots(
     sparks, master_without_workers, tmp_path

@@ -205,8 +205,6 @@ def test_a_trial_whose_worker_dies_goes_on_from_its_checkpoint_on_all_ranks(
     assert lost["slot"] == records(run, "planned")[0]["slots"][1]
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_a_trial_that_has_lost_a_worker_goes_on_with_fewer(cluster, logdir, pids):
     def train(x):
         step = Path(experiment.checkpoint_dir(), "step")

@@ -42,8 +42,6 @@ def run_at_once(spark, trials: int, **settings: Any) -> list[list[str]]:
     return sorted(log.strip().split("|") for log in logs)
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 @pytest.mark.parametrize("isolation", ["process", "spawn", "none"])
 def test_four_trials_share_a_gpu_and_its_memory(one_executor, logdir, isolation):
     words = (
@@ -54,8 +52,6 @@ def test_four_trials_share_a_gpu_and_its_memory(one_executor, logdir, isolation)
     assert shares in ([["3", "0.2250", "true"]] * 4, [["5", "0.2250", "true"]] * 4)
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 @pytest.mark.parametrize("isolation", ["process", "none"])
 def test_two_concurrent_trials_have_a_gpu_each(one_executor, logdir, isolation):
     shares = run_at_once(one_executor, 2, logdir=logdir, gpus_per_trial=1, isolation=isolation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 import experiment
 
-pytestmark = [pytest.mark.slow, pytest.mark.contract]
-
-pytest.importorskip("jax", reason="needs the extra jax")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.contract,
+    pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs the extra jax"),
+]
 
 
 def train(lost):

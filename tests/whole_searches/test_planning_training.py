@@ -29,9 +29,9 @@ def fit(batches, epochs=1, as_dataset=False):
     raise AssertionError("the training went on after its steps were measured")
 
 
-@pytest.mark.parametrize(
-    "as_dataset", [False, pytest.param(True, marks=(pytest.mark.slow, pytest.mark.contract))]
-)
+@pytest.mark.slow
+@pytest.mark.contract
+@pytest.mark.parametrize("as_dataset", [False, True])
 def test_a_training_is_measured_and_ends_after_its_first_steps(sparks, tmp_path, as_dataset):
     plan = experiment.plan_training(
         sparks.get("local[2]"),

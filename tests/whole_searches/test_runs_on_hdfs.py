@@ -165,8 +165,6 @@ def test_an_evolution_is_on_hdfs(spark, hdfs, client, logdir):
     assert json.loads(kept.read("manifest.json"))["call"] == "evolutionary_search"
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_prior_observations_of_a_run_on_hdfs_are_recorded_there(spark, hdfs, client, logdir):
     def search(**settings):
         bounds = {"x": [0.0, 1.0]}
@@ -240,8 +238,6 @@ def test_a_lost_attempt_disappears_from_tensorboard(spark, hdfs, client, logdir,
     assert not [name for name in kept.in_folder("trials/000001") if "tfevents" in name]
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_the_tab_shows_a_running_search_with_its_output_and_tracebacks(
     spark, logdir, tmp_path, monkeypatch
 ):
@@ -513,8 +509,6 @@ def test_an_executors_calls_and_values_go_through_hdfs(spark, logdir):
     assert experiment.load(pool.logdir).done == 2
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_workers_of_a_trial_share_its_checkpoint_and_leave_their_output(
     spark, client, hdfs, logdir, tmp_path, capsys
 ):

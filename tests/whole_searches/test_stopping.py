@@ -77,6 +77,8 @@ def test_the_run_folder_has_the_stopped_trials(halved):
     assert outcome["step"] >= 1
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_tensorboards_table_has_the_value_and_the_last_step(halved, serve):  # noqa: F811
     server = serve(halved.logdir)
     wanted = {
@@ -263,6 +265,8 @@ def test_several_metrics_and_no_key_end_the_search_with_a_sentence(spark, logdir
     assert caught.value.result.trials[0].status == "cancelled"
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_keras_is_stopped_after_an_epoch_and_its_return_value_counts(spark, logdir):
     def train(learning_rate):
         import keras

@@ -369,6 +369,8 @@ def shared_pool(sparks, tmp_path_factory):
 class TestOthers:
     """Libraries that accept an executor."""
 
+    @pytest.mark.slow
+    @pytest.mark.contract
     def test_scikit_learn_by_map(self, shared_pool):
         from sklearn.datasets import load_iris
         from sklearn.model_selection import cross_validate
@@ -383,6 +385,8 @@ class TestOthers:
         found = list(shared_pool.map(scores, [1, 4]))
         assert [array.tolist() for array in found] == [scores(1).tolist(), scores(4).tolist()]
 
+    @pytest.mark.slow
+    @pytest.mark.contract
     def test_scikit_learn_by_joblib(self, shared_pool):
         import joblib
         from sklearn.datasets import load_iris

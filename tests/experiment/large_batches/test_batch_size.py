@@ -137,6 +137,8 @@ def test_beyond_memory_the_gradients_can_be_accumulated():
     assert str(found).endswith(found.advice)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_model_is_trained_with_each_batch():
     found = experiment.auto_batch_size(build, DATA, least=8, most=31, seconds=0.01)
     assert list(found.samples_per_second) == [8, 16] or found.limit == "speed"

@@ -206,6 +206,8 @@ def test_seconds_are_estimated_from_finished_trials(spark, tmp_path):
     assert refused(plan.seconds, done.logdir).startswith("result: expected a Result")
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_executors_gpus_and_settings_of_a_cluster_are_seen(sparks, tmp_path):
     """An executor with 5 cores and 2 GPUs: two slots of 2 cores and a GPU leave a core idle."""
     settings = gpu_settings(tmp_path, '["3", "5"]') | {

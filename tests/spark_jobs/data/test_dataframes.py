@@ -29,6 +29,8 @@ ROWS = [
 ROW = "n long, flag boolean, text string, xy array<double>, maybe int"
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_dataframe_survives_its_round_trip_through_tfrecords(tensorflow, spark, tmp_path):
     frame = spark.createDataFrame(ROWS, ROW).repartition(3)
     path = data.from_dataframe(frame, str(tmp_path / "ü table"), format="tfrecord")

@@ -594,8 +594,6 @@ def tree_of(files, folder):
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.contract
 def test_a_folder_on_hdfs_is_as_the_one_here_while_a_datanode_is_killed_and_comes_back(
     hdfs, on_hdfs, source
 ):

@@ -1074,6 +1074,8 @@ class TestTensorFlow:
         assert [run(x=3.0).value, run(x=2.0).value] == [9.0, 4.0]
         assert runner.warnings == ()
 
+    @pytest.mark.slow
+    @pytest.mark.contract
     def test_the_callbacks_stop_keras_after_an_epoch(self, tmp_path):
         made = program(
             functions.fit_for_long, "loss", preload=("tensorflow", "keras", *LIGHT), seed=1
@@ -1089,6 +1091,8 @@ class TestTensorFlow:
         assert [report.step for report in run.reports] == list(range(int(epochs)))
         assert outcome.value == run.reports[-1].metrics["loss"]
 
+    @pytest.mark.slow
+    @pytest.mark.contract
     def test_tf_summary_writes_to_the_trials_folder(self, runner, tmp_path):
         from tests.spark_jobs.trial.events.test_event_file import scalars
 

@@ -77,7 +77,7 @@ def store(certificate, key, authority):
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory):
+def https_hdfs(tmp_path_factory):
     """The HDFS, and the file with the certificate of its servers' authority."""
     try:
         server_classes()
@@ -112,8 +112,8 @@ def connect(hdfs, patience=60.0):
     return WebHdfs(root, HadoopSettings(values, getpass.getuser()), patience), root
 
 
-def test_files_are_written_and_read_over_https(secure, monkeypatch, tmp_path):
-    hdfs, trusted = secure
+def test_files_are_written_and_read_over_https(https_hdfs, monkeypatch, tmp_path):
+    hdfs, trusted = https_hdfs
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(trusted))
     (tmp_path / "source").write_bytes(b"over https")
     files, root = connect(hdfs)
@@ -125,8 +125,8 @@ def test_files_are_written_and_read_over_https(secure, monkeypatch, tmp_path):
     assert b"".join(found) == b"over https"
 
 
-def test_an_untrusted_certificate_is_an_error_at_once(secure, monkeypatch):
-    hdfs, _ = secure
+def test_an_untrusted_certificate_is_an_error_at_once(https_hdfs, monkeypatch):
+    hdfs, _ = https_hdfs
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     files, root = connect(hdfs)
     began = time.monotonic()
@@ -154,8 +154,8 @@ WebHdfs(Location.parse(location), HadoopSettings(values)).status(Location.parse(
 
 
 @pytest.mark.parametrize(("days", "trouble"), [(-3, "is not yet valid"), (3, "has expired")])
-def test_a_wrong_clock_is_an_error_that_shows_its_time(secure, days, trouble):
-    hdfs, trusted = secure
+def test_a_wrong_clock_is_an_error_that_shows_its_time(https_hdfs, days, trouble):
+    hdfs, trusted = https_hdfs
     values = {**hdfs.settings(), "dfs.http.policy": "HTTPS_ONLY"}
     off = datetime.timedelta(days=days)
     before = datetime.datetime.now(datetime.UTC) + off
@@ -200,8 +200,8 @@ def test_an_answer_without_https_is_no_bad_certificate(answer):
     assert (len(asked) > 1) == (answer == b"")  # who hangs up may be better soon
 
 
-def test_a_terminated_datanode_is_no_bad_certificate(secure, monkeypatch, tmp_path):
-    hdfs, trusted = secure
+def test_a_terminated_datanode_is_no_bad_certificate(https_hdfs, monkeypatch, tmp_path):
+    hdfs, trusted = https_hdfs
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(trusted))
     with (tmp_path / "source").open("wb") as source:
         source.truncate(40 << 20)

@@ -20,6 +20,8 @@ def changes(found):
     return [after - before for after, before in zip(found["alone"], found["initial"], strict=True)]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_shared_weights_are_the_sum_of_what_the_workers_have_learnt(gangs):
     """Without an exchange before the end each worker learns what it learns alone."""
     settings = {"fetch_every": NEVER, "push_every": NEVER}
