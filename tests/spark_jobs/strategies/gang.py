@@ -27,7 +27,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from spark_jobs.addresses import OwnAddress
 from spark_jobs.communicator.communicator import Communicator
+from spark_jobs.slot.gang.held_ports import HeldPorts
 from spark_jobs.strategies.entering import entered
 from spark_jobs.strategies.mirrored.mirrored import mirrored
 from spark_jobs.strategies.settings import Mirrored, Strategy
@@ -174,12 +176,15 @@ class Gangs:
         return [ended.value for ended in found]
 
 
-def free_addresses(number: int) -> tuple[str, ...]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    addresses = tuple(f"127.0.0.1:{made.getsockname()[1]}" for made in sockets)
-    for made in sockets:
-        made.close()
-    return addresses
+@contextlib.contextmanager
+def held_addresses(number: int) -> Iterator[tuple[str, ...]]:
+    """Hold addresses for the servers of the workers, as a trial's slots do."""
+    with contextlib.ExitStack() as stack:
+        local = OwnAddress(socket.AF_INET, "127.0.0.1")
+        slots = [stack.enter_context(contextlib.closing(HeldPorts(local))) for _ in range(number)]
+        for ports in slots:
+            ports.lend()
+        yield tuple(ports.address.server for ports in slots)
 
 
 def _star(workers: int) -> list[Star]:
@@ -225,22 +230,22 @@ def main() -> None:
     for line in sys.stdin:
         folder, module, name, workers, args = json.loads(line)
         function = getattr(importlib.import_module(module), name)
-        addresses = free_addresses(workers)
-        stars = _star(workers)
-        with Gang(workers) as gang:
-            children = [
-                _fork(
-                    Worker(rank=rank, members=addresses, collectives=star, gang=gang),
-                    stars,
-                    folder,
-                    function,
-                    args,
-                )
-                for rank, star in enumerate(stars)
-            ]
-        for star in stars:
-            star.close()
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        with held_addresses(workers) as addresses:
+            stars = _star(workers)
+            with Gang(workers) as gang:
+                children = [
+                    _fork(
+                        Worker(rank=rank, members=addresses, collectives=star, gang=gang),
+                        stars,
+                        folder,
+                        function,
+                        args,
+                    )
+                    for rank, star in enumerate(stars)
+                ]
+            for star in stars:
+                star.close()
+            codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
         print(json.dumps(codes), file=answers, flush=True)
 
 
