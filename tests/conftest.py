@@ -288,7 +288,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("property")
         if _server(item) < len(_SERVERS):
             _leave_to_ci(item)
-    # A process of pytest-xdist begins with neighbours: so fewer of them start the same server.
+    # pytest-xdist gives each process consecutive tests: in this order few start the same server.
     items.sort(key=_server)
 
 
