@@ -97,6 +97,8 @@ class CheckedSearcher:
         """
         with _failing(f"{self._name}.ask()"):
             again = ask_again(self._searcher, trial)
+            if trial.id == self._asked and _equal(again, trial):  # it was checked when recorded
+                return self._counted(trial)
             used_up = again is None and self._searcher.finished and why_exhausted(self._searcher)
         if used_up:
             self._surplus.add(trial.id)
@@ -162,9 +164,12 @@ class CheckedSearcher:
             part = f"{asked}: {error.name} of the trial"
             said = InvalidArgument(part, error.expected, error.got, error.hint)
             raise SearcherFailed(str(said)) from None
+        return self._counted(checked)
+
+    def _counted(self, trial: Trial) -> Trial:
         self._asked += 1
         self._in_flight += 1
-        return checked
+        return trial
 
 
 class _CheckedJudge:
@@ -197,6 +202,14 @@ def _failing(asked: str) -> Iterator[None]:
         where = f"{line.filename}, line {line.lineno}"
         said = f"{asked} raised {type(error).__name__}: {error} ({where})"
         raise SearcherFailed(said) from error
+
+
+def _equal(proposed: Any, recorded: Trial) -> bool:
+    """Return whether a proposed trial is the recorded one; False if they cannot be compared."""
+    try:
+        return bool(proposed == recorded)
+    except ValueError:  # an array of numpy
+        return False
 
 
 def _checked(trial: Trial, number: int) -> Trial:

@@ -162,12 +162,16 @@ class Dividing(Protocol):
 
 def selections_of(searcher: Searcher) -> Sequence[Selection]:
     """Return the selections that the last outcome led to; empty without a population."""
-    return searcher.selections if isinstance(searcher, Selecting) else ()
+    # By its name, as in all that is called for each trial: `isinstance` of a protocol takes longer
+    # than most searchers do for a trial.
+    selections: Sequence[Selection] = getattr(searcher, "selections", ())
+    return selections
 
 
 def acquisition_of(searcher: Searcher, trial: int) -> float | None:
     """Return the acquisition at a trial in flight that a model has proposed; else None."""
-    return searcher.acquisition_of(trial) if isinstance(searcher, Expecting) else None
+    of: Callable[[int], float | None] | None = getattr(searcher, "acquisition_of", None)
+    return None if of is None else of(trial)
 
 
 def judge_of(searcher: Searcher) -> StoppingJudge | None:
@@ -191,7 +195,8 @@ def ask_again(searcher: Searcher, trial: Trial) -> Trial | None:
     Returns:
         The same trial; another one, or None, if the search has changed.
     """
-    return searcher.ask_again(trial) if isinstance(searcher, Recalling) else searcher.ask()
+    again: Callable[[Trial], Trial | None] | None = getattr(searcher, "ask_again", None)
+    return searcher.ask() if again is None else again(trial)
 
 
 class Algorithm(Protocol):

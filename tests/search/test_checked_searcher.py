@@ -43,6 +43,27 @@ def test_values_of_numpy_become_values_of_python():
     assert [type(params["x"]), type(params["y"][0])] == [float, int]
 
 
+@pytest.mark.parametrize("value", [0.5, np.float64(0.5), np.array([0.5, 1.0]), (3, None)])
+def test_a_recorded_trial_is_returned_with_values_of_python(value):
+    recorded = CheckedSearcher(Custom(Trial(0, {"x": value}))).ask()
+    again = CheckedSearcher(Custom(Trial(0, {"x": value}))).ask_again(recorded)
+    assert again == recorded
+    assert type(again.params["x"]) is type(recorded.params["x"])
+
+
+def test_a_recorded_trial_counts_as_proposed():
+    searcher = CheckedSearcher(Custom(Trial(0, {}), Trial(1, {}), Trial(2, {})))
+    assert searcher.ask_again(Trial(0, {})).id == 0
+    assert searcher.ask_again(Trial(1, {})).id == 1
+    with pytest.raises(SearcherFailed, match="expected None, since Custom.total is 2"):
+        searcher.ask()
+
+
+def test_a_recorded_trial_has_to_be_the_next_one():
+    with pytest.raises(SearcherFailed, match="expected 0, the number of trials before it, got 1"):
+        CheckedSearcher(Custom(Trial(1, {}))).ask_again(Trial(1, {}))
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [(np.float64(-2.5), -2.5), (3, 3.0), (None, None), (float("-inf"), None)],

@@ -105,6 +105,8 @@ class Replay:
 
     def _ask_again(self, before: Trial) -> None:
         trial = self._searcher.ask_again(before)
+        if trial is before:
+            return
         if trial is None or as_json(trial) != as_json(before):
             now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
             then = f"trial {before.id} with {dict(before.params)}"
