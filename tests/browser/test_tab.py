@@ -53,6 +53,9 @@ def results(sparks, tmp_path_factory):
             spark, train, BOUNDS, samples=12, seed=1, name="bayes", **one
         ),
         "grid": experiment.launch(spark, train, grid, name="grid", **one),
+        "diverged": experiment.launch(
+            spark, train, {**grid, "rate": [0.1, 0.2, -9.0], "units": [2]}, name="diverged", **one
+        ),
         "front": experiment.run(
             spark,
             train,
@@ -131,6 +134,14 @@ def test_the_runs_of_a_folder_are_compared_side_by_side(open_tab, results):
     assert any("evolutionary_search" in line and "launch" in line for line in different)
     best = f"{results['evolution'].best.value:.6g}"
     assert best in beside.inner_text()
+    assert "\nBest trial\n" in beside.inner_text()
+    # The last point of each run is at the number of its trials: failed ones count.
+    ended = max(len(results[name].trials) for name in ("evolution", "grid"))
+    chart = frame.get_by_label("Best value so far of each chosen run")
+    over = chart.locator(".u-over")
+    for from_the_end in (300, 3):  # the chart shows nothing for the first movement
+        over.hover(position={"x": over.bounding_box()["width"] - from_the_end, "y": 100})
+    chart.locator(".u-legend tr").first.get_by_text(str(ended), exact=True).wait_for()
 
 
 def test_the_overview_has_the_best_configuration_as_python(open_tab, results):
@@ -142,6 +153,24 @@ def test_the_overview_has_the_best_configuration_as_python(open_tab, results):
     assert found["params"] == result.best.params
     assert "24 of 24 trials ended" in frame.get_by_label("State").inner_text()
     assert drawn(frame, "Best value so far")
+
+
+def test_the_overview_leads_to_the_failed_trials(open_tab, results):
+    result = results["evolution"]
+    _, frame = open_tab(result, "overview")
+    frame.get_by_label("State").get_by_role("button", name=f"{len(result.failed)} failed").click()
+    assert frame.get_by_label("Filter").input_value() == "status=failed"
+    failed = [str(trial.id) for trial in result.failed]
+    assert sorted(row[0] for row in rows(frame)) == sorted(failed)
+
+
+def test_the_overview_says_how_many_outliers_it_leaves_out(open_tab, results):
+    _, frame = open_tab(results["diverged"], "overview")
+    label = frame.locator("canvas[aria-label^='Best value so far']")
+    label.wait_for()
+    assert "1 outlier not shown" in label.get_attribute("aria-label")
+    frame.get_by_label("All values, outliers too").check()
+    assert "not shown" not in label.get_attribute("aria-label")
 
 
 def test_the_trials_are_sorted_filtered_and_opened(open_tab, results):
@@ -199,6 +228,12 @@ def test_the_population_is_shown_generation_by_generation(open_tab, results):
     selections = frame.get_by_role("table", name="Selections of generation 1")
     assert selections.locator("tbody tr").count() == 6
     assert drawn(frame, "Population, generation 1")
+    slider.fill("0")  # all of its candidates found free places, failed ones too
+    status = frame.locator("[role=status]", has_text="generation 0: 6 members, took").first
+    status.wait_for()
+    assert "accepted" not in status.inner_text()
+    selections = frame.get_by_role("table", name="Selections of generation 0")
+    assert selections.locator("tbody").get_by_text("took a free place").count() == 6
 
 
 def test_a_search_without_generations_has_stages_by_trials(open_tab, results):

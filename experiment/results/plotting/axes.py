@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -86,19 +87,20 @@ class Axis:
 def score_limits(values: Sequence[float], direction: Direction) -> tuple[float, float]:
     """Return the limits of an axis of scores, which outliers do not rule.
 
-    The best value and all but the worst tenth are in view; all values if that saves little.
+    The best two values and all but the worst tenth are in view; all values if that saves little.
 
     Args:
         values: The values; at least one.
         direction: Their direction.
     """
     ranked = sorted(values, key=direction.merit, reverse=True)
-    best, worst, typical = ranked[0], ranked[-1], ranked[math.floor((len(ranked) - 1) * _SHOWN)]
+    last = len(ranked) - 1
+    best, worst, typical = ranked[0], ranked[-1], ranked[min(last, max(1, int(last * _SHOWN)))]
     if abs(worst / 2 - best / 2) <= 2 * abs(typical / 2 - best / 2):  # halves do not overflow
         typical = worst
     low, high = min(best, typical), max(best, typical)
     margin = (high / 2 - low / 2) / 10 or abs(high) / 20 or 1.0
-    return low - margin, high + margin
+    return max(low - margin, -sys.float_info.max), min(high + margin, sys.float_info.max)
 
 
 def new_axes() -> Any:

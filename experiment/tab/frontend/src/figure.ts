@@ -34,6 +34,8 @@ export interface Drawing {
   marks?: Mark[];
   lines?: Line[];
   cells?: Cell[];
+  /** What is not shown, in a few words. */
+  note?: string;
   /** Arrows from one place to another. */
   arrows?: [fromX: number, fromY: number, toX: number, toY: number, colour: string][];
 }
@@ -63,7 +65,8 @@ export class Figure {
   draw(drawing: Drawing, label = this.label): void {
     this.drawing = drawing;
     this.label = label;
-    this.canvas.setAttribute('aria-label', `${label}. ${drawing.x.title} and ${drawing.y.title}, ${drawing.marks?.length ?? 0} points; arrow keys go from one to the next.`);
+    const note = drawing.note ? ` ${drawing.note}.` : '';
+    this.canvas.setAttribute('aria-label', `${label}.${note} ${drawing.x.title} and ${drawing.y.title}, ${drawing.marks?.length ?? 0} points; arrow keys go from one to the next.`);
     this.paint();
   }
 
@@ -99,7 +102,7 @@ export class Figure {
     brush.restore();
   }
 
-  private axes(brush: CanvasRenderingContext2D, width: number, height: number, {x, y}: Drawing): void {
+  private axes(brush: CanvasRenderingContext2D, width: number, height: number, {x, y, note}: Drawing): void {
     brush.fillStyle = colour('soft');
     brush.strokeStyle = colour('line');
     brush.textBaseline = 'middle';
@@ -126,6 +129,9 @@ export class Figure {
     brush.fillText(x.title, (this.left + width) / 2, height - 8);
     brush.textAlign = 'left';
     brush.fillText(y.title, 4, 8);
+    brush.fillStyle = colour('soft');
+    brush.textAlign = 'right';
+    brush.fillText(note ?? '', width - 8, 8);
   }
 
   private line(brush: CanvasRenderingContext2D, {points, colour: stroke, width = 2, stepped}: Line): void {

@@ -30,7 +30,7 @@ export function time(seconds: number | null | undefined): string {
 
 export function date(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined) return '';
-  return new Date(1000 * seconds).toLocaleString('sv-SE').slice(0, 16);
+  return new Date(1000 * seconds).toLocaleString('sv-SE');
 }
 
 export function count(amount: number, noun: string): string {
@@ -52,8 +52,9 @@ const STATES: Record<State, string> = {
 
 export const stateText = (state: State) => STATES[state];
 
-/** A value of a call's arguments. */
+/** A value of a call's arguments, as Python writes it. */
 export function setting(value: unknown): string {
-  if (value === null || value === undefined) return '';
+  if (value === null || value === undefined) return 'None';
+  if (typeof value === 'boolean') return shown(value);
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }

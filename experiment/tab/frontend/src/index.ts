@@ -28,6 +28,7 @@ const VIEWS: ViewKind[] = [
 class Page implements Desk {
   runs: Facts[] = [];
   run!: Run;
+  filter = '';
   private readonly known = new Map<string, Run>();
   private view!: View;
   private shown = '';
@@ -85,6 +86,11 @@ class Page implements Desk {
       this.dialog = false;
       this.remember();
     });
+  }
+
+  openTrials(filter: string): void {
+    this.filter = filter;
+    this.show('trials');
   }
 
   private makeTab(name: string, title: string): void {

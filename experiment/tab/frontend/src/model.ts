@@ -90,9 +90,13 @@ export class Run {
     return this.facts.direction || this.facts.objectives[this.objective] || 'max';
   }
 
+  get objectiveName(): string {
+    return this.objective || this.facts.objective || 'metric';
+  }
+
   /** The objective with an arrow that shows which way is better. */
   get title(): string {
-    return `${this.objective || this.facts.objective || 'metric'} ${this.direction === 'max' ? '↑' : '↓'}`;
+    return `${this.objectiveName} ${this.direction === 'max' ? '↑' : '↓'}`;
   }
 
   score(trial: Trial): number | null {
@@ -110,6 +114,12 @@ export class Run {
       if (score !== null && (!best || this.better(score, this.score(best)!))) best = trial;
     }
     return best;
+  }
+
+  /** The trials that have ended, failed ones too, in the order of their ends. */
+  done(): Trial[] {
+    const found = [...this.trials.values()].filter((trial) => trial.end !== null && trial.status !== 'cancelled' && trial.status !== 'waiting');
+    return found.sort((a, b) => a.end! - b.end! || a.id - b.id);
   }
 
   /** The trials with a score, in the order of their ends. */
@@ -178,12 +188,16 @@ export function bestSoFar(run: Run, trials: Trial[]): number[] {
   return best;
 }
 
-/** Limits of an axis of scores that outliers do not rule: the best, and all but the worst tenth. */
+/** Limits of an axis of scores that outliers do not rule, as in the plots of a result: the best two, and all but the
+ * worst tenth; all of them if that saves little. */
 export function limits(run: Run, scores: number[], all: boolean): [number, number] {
   if (!scores.length) return [0, 1];
   const sorted = [...scores].sort((a, b) => (run.better(a, b) ? -1 : 1));
-  const [best, worst] = [sorted[0], sorted[Math.floor((sorted.length - 1) * (all ? 1 : 0.9))]];
-  const [low, high] = [Math.min(best, worst), Math.max(best, worst)];
+  const last = sorted.length - 1;
+  const [best, worst] = [sorted[0], sorted[last]];
+  let typical = sorted[Math.min(last, Math.max(1, Math.floor(last * 0.9)))];
+  if (all || Math.abs(worst - best) <= 2 * Math.abs(typical - best)) typical = worst;
+  const [low, high] = [Math.min(best, typical), Math.max(best, typical)];
   const margin = (high - low) * 0.06 || Math.abs(high) * 0.05 || 1;
   return [low - margin, high + margin];
 }

@@ -12,6 +12,10 @@ export interface Desk {
   read(name: string): Promise<Run>;
   openRun(name: string): void;
   openTrial(trial: number): void;
+  /** Show the trials that match a filter. */
+  openTrials(filter: string): void;
+  /** The filter of the trials, as it was typed. */
+  filter: string;
 }
 
 export interface View {

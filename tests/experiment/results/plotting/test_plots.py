@@ -460,4 +460,11 @@ def test_limits_leave_all_values_in_view_unless_some_are_far_off():
     low, high = score_limits([*[1.0 + n / 10 for n in range(19)], 1e300], Direction.MIN)
     assert high < 4
     low, high = score_limits([-1.7e308, 1.7e308], Direction.MAX)
-    assert low < high
+    assert -math.inf < low <= -1.7e308
+    assert 1.7e308 <= high < math.inf
+
+
+@pytest.mark.parametrize("values", [[0.2, 0.02], [0.02], [5.0, 5.0]])
+def test_limits_leave_one_or_two_values_in_view(values):
+    low, high = score_limits(values, Direction.MAX)
+    assert low < min(values) <= max(values) < high

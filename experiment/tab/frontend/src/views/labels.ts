@@ -18,7 +18,7 @@ export function label(run: Run, trial: Trial, names: string[]): string {
 
 /** How many outliers a chart leaves out. */
 export function outside(amount: number): string {
-  return amount ? `; ${count(amount, 'outlier')} not shown` : '';
+  return amount > 0 ? `${count(amount, 'outlier')} not shown` : '';
 }
 
 /** A button that opens a trial. */

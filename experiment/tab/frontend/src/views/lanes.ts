@@ -23,12 +23,13 @@ export interface Lane {
   spans: Span[];
 }
 
+/** After a duration: "3 s for outcomes of other trials". */
 const REASONS: Record<string, string> = {
   'no trial yet': 'for outcomes of other trials, as at the end of a generation',
-  'nothing left': 'no trial is left',
-  'gpu set aside': 'its GPU gets no more trials',
-  'host avoided': 'the waiting trials have died on its host',
-  'too few slots': 'too few other slots are free for a trial',
+  'nothing left': 'with no trial left',
+  'gpu set aside': 'with a GPU that gets no more trials',
+  'host avoided': 'since the waiting trials have died on its host',
+  'too few slots': 'for other slots, as too few were free for a trial',
 };
 
 /** Return the lanes of all slots, and sums over them. */

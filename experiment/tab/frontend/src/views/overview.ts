@@ -1,12 +1,12 @@
 // The overview of a run: what runs now, the time left, the best configuration, the best value so far.
-import {checkbox, choice, colour, copyButton, make} from '../dom';
+import {button, checkbox, choice, colour, copyButton, make} from '../dom';
 import {Figure, type Line, type Mark} from '../figure';
 import {count, duration, number, setting, stateText, time} from '../format';
 import {bestSoFar, limits, type Run} from '../model';
 import {statusColour, statusShape} from '../palette';
 import {counts, linear} from '../scale';
 import type {Desk, View} from '../view';
-import {described, trialLink} from './labels';
+import {described, outside, trialLink} from './labels';
 import {drawObjectives} from './objectives';
 
 export function makeOverview(box: HTMLElement, desk: Desk): View {
@@ -28,7 +28,7 @@ export function makeOverview(box: HTMLElement, desk: Desk): View {
     draw() {
       const {run} = desk;
       drawObjectives(objectives, run, view.draw);
-      drawState(state, run);
+      drawState(state, run, desk);
       drawBest(best, run, desk);
       drawRunning(now, run, desk);
       drawProgress(figure, run, axis, everything);
@@ -50,7 +50,7 @@ function legend(parent: Element): void {
   }
 }
 
-function drawState(box: HTMLElement, run: Run): void {
+function drawState(box: HTMLElement, run: Run, desk: Desk): void {
   box.replaceChildren();
   const {facts} = run;
   const {done, failed, stopped = 0, cancelled = 0, running = 0} = facts.counts;
@@ -59,10 +59,12 @@ function drawState(box: HTMLElement, run: Run): void {
   make('progress', box, '', {value: done, max: Math.max(facts.total, 1), 'aria-label': 'trials ended'});
   const parts = [`${done} of ${count(facts.total, 'trial')} ended`];
   if (running) parts.push(`${running} running`);
-  if (failed) parts.push(`${failed} failed`);
-  if (stopped) parts.push(`${stopped} stopped early`);
-  if (cancelled) parts.push(`${cancelled} cancelled`);
-  make('p', box, parts.join(', '));
+  const line = make('p', box, parts.join(', '));
+  for (const [status, amount, text] of [['failed', failed, 'failed'], ['stopped', stopped, 'stopped early'], ['cancelled', cancelled, 'cancelled']] as const) {
+    if (!amount) continue;
+    line.append(', ');
+    button(line, `${amount} ${text}`, () => desk.openTrials(`status=${status}`), {class: 'link'});
+  }
   const end = facts.ended ?? (facts.state === 'running' ? Date.now() / 1000 : facts.last);
   make('p', box, `${facts.ended ? 'took' : 'for'} ${duration((end ?? facts.created) - facts.created)}${facts.left ? `, about ${duration(facts.left)} left` : ''}`);
   const algorithm = Object.entries(facts.algorithm).map(([name, value]) => (name === 'type' ? String(value) : `${name} ${setting(value)}`));
@@ -105,8 +107,7 @@ function drawRunning(box: HTMLElement, run: Run, desk: Desk): void {
 }
 
 function drawProgress(figure: Figure, run: Run, axis: string, everything: boolean): void {
-  const ended = [...run.trials.values()].filter((trial) => trial.end !== null && trial.status !== 'cancelled' && trial.status !== 'waiting');
-  ended.sort((a, b) => a.end! - b.end! || a.id - b.id);
+  const ended = run.done();
   const began = run.facts.created;
   const going = [...run.trials.values()].filter((trial) => trial.status === 'running');
   const across = new Map<number, number>();
@@ -138,5 +139,5 @@ function drawProgress(figure: Figure, run: Run, axis: string, everything: boolea
   if (points.length) points.push([x.at(last)!, points[points.length - 1][1]]);
   const lines: Line[] = [{points, colour: colour('best'), width: 2, stepped: true}];
   const hidden = scored.length - marks.filter((mark) => mark.y !== floor).length;
-  figure.draw({x, y, marks, lines}, hidden > 0 ? `Best value so far; ${count(hidden, 'outlier')} not shown` : 'Best value so far');
+  figure.draw({x, y, marks, lines, note: outside(hidden)}, 'Best value so far');
 }

@@ -74,7 +74,7 @@ export class ParallelCoordinates {
     const top = kept[kept.length - 1];
     this.says.textContent = this.kept.size
       ? `${count(kept.length, 'trial')} kept${top ? `, the best of them ${number(run.score(top)!)} in trial ${top.id}` : ''}; Escape keeps all again`
-      : count(this.trials.length, 'trial');
+      : `${count(this.trials.length, 'trial')} with a value`;
     this.canvas.setAttribute('aria-label', `Parallel coordinates of ${count(this.trials.length, 'trial')} over ${this.axes.map((axis) => axis.scale.title).join(', ')}. Left and right choose an axis, up and down keep a quarter of it, Enter opens the best trial that is kept.`);
   }
 

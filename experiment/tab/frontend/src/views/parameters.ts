@@ -15,8 +15,8 @@ export function makeParameters(box: HTMLElement, desk: Desk): View {
   box.classList.add('parameters', 'scroll');
   const bar = make('div', box, '', {class: 'bar'});
   const top = make('div', box, '', {class: 'halves'});
-  const importance = part(top, 'Importance', 'How much of the difference between the best tenth of the trials and all trials each hyperparameter makes up (PED-ANOVA).');
-  const contour = part(top, 'Two hyperparameters', 'The objective where trials were, smoothed; ★ is the best trial.');
+  const importance = part(top, 'Importance', 'What sets the best tenth of the trials apart from all trials: the share of each hyperparameter (PED-ANOVA).');
+  const contour = part(top, 'Two hyperparameters', 'The objective where trials were, smoothed: the brighter, the better; ★ is the best trial.');
   const slices = part(box, 'One hyperparameter', 'Each trial is a point; later trials are brighter; ★ is the best.');
   const parallel = part(box, 'All hyperparameters', 'Drag along an axis to keep some trials; a click on the axis keeps all again.');
 
@@ -76,11 +76,11 @@ export function makeParameters(box: HTMLElement, desk: Desk): View {
   function drawPair(names: string[]): void {
     pair.replaceChildren();
     const titles = names.map((name) => [name, name] as const);
-    choice(pair, 'Across', titles, across, (name) => {
+    choice(pair, 'Horizontal axis', titles, across, (name) => {
       across = name;
       draw();
     });
-    choice(pair, 'Up', titles, up, (name) => {
+    choice(pair, 'Vertical axis', titles, up, (name) => {
       up = name;
       draw();
     });

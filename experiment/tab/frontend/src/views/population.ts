@@ -2,7 +2,7 @@
 import {drawCurves, type Curve} from '../curves';
 import {button, choice, colour, make, table} from '../dom';
 import {Figure, type Drawing, type Mark} from '../figure';
-import {count, number} from '../format';
+import {count, duration, number} from '../format';
 import type {Run, Selection, Trial} from '../model';
 import {LINES, viridis} from '../palette';
 import {counts, linear, scaleOf, type Scale} from '../scale';
@@ -20,12 +20,14 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
   const axes = make('div', front, '', {class: 'bar'});
   const frontFigure = new Figure(make('div', front, '', {class: 'medium'}), 'Pareto front', desk.openTrial);
   const bar = make('div', box, '', {class: 'bar'});
-  const slider = make('input', make('label', bar, 'Stage '), '', {type: 'range', min: 0, value: 0, class: 'slider'});
+  const slider = make('input', make('label', bar, 'Show '), '', {type: 'range', min: 0, value: 0, class: 'slider'});
   const play = button(bar, '▶ Play', toggle);
-  const says = make('span', bar, '', {role: 'status'});
   const pair = make('span', bar, '', {class: 'bar'});
+  const says = make('span', bar, '', {role: 'status'});
   const halves = make('div', box, '', {class: 'halves'});
-  const figure = new Figure(make('div', make('section', halves, '', {class: 'part', 'aria-label': 'Where the members lie'}), '', {class: 'large'}), 'Population', desk.openTrial);
+  const where = make('section', halves, '', {class: 'part', 'aria-label': 'Where the members lie'});
+  const key = make('p', where, '● member, the brighter the better; ✕ rejected candidate; arrows lead from a replaced member, or the one resumed from, to the accepted candidate', {class: 'soft'});
+  const figure = new Figure(make('div', where, '', {class: 'large'}), 'Population', desk.openTrial);
   const side = make('section', halves, '', {class: 'part', 'aria-label': 'By stage'});
   const charts = ['Best and mean of the population', 'Share accepted', 'Diversity'].map((title) => {
     make('h2', side, title);
@@ -75,7 +77,7 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
     if (!run.params.includes(across)) [across, up] = [run.params[0] ?? '', run.params[1] ?? ''];
     drawPair();
     const none = !stages.length;
-    for (const part of [slider.parentElement!, play, side]) part.hidden = none;
+    for (const part of [slider.parentElement!, play, side, key]) part.hidden = none;
     tableBox.hidden = none;
     drawAcquisition(run);
     if (none) return drawProposals(run);
@@ -88,11 +90,11 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
     if (!run.objectives.includes(objectiveX)) [objectiveX, objectiveY] = run.objectives;
     axes.replaceChildren();
     const titles = run.objectives.map((name) => [name, name] as const);
-    choice(axes, 'Across', titles, objectiveX, (name) => {
+    choice(axes, 'Horizontal axis', titles, objectiveX, (name) => {
       objectiveX = name;
       draw();
     });
-    choice(axes, 'Up', titles, objectiveY, (name) => {
+    choice(axes, 'Vertical axis', titles, objectiveY, (name) => {
       objectiveY = name;
       draw();
     });
@@ -103,11 +105,11 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
     const {run} = desk;
     pair.replaceChildren();
     const titles = run.params.map((name) => [name, name] as const);
-    choice(pair, 'Across', titles, across, (name) => {
+    choice(pair, 'Horizontal axis', titles, across, (name) => {
       across = name;
       draw();
     });
-    choice(pair, 'Up', [...titles, ['', run.title] as const], up, (name) => {
+    choice(pair, 'Vertical axis', [...titles, ['', run.title] as const], up, (name) => {
       up = name;
       draw();
     });
@@ -140,7 +142,7 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
     const members = stages.map((stage) => trialsOf(run, stage.members));
     const scores = members.map((trials) => trials.map((trial) => run.score(trial)).filter((score): score is number => score !== null));
     const x = stages.map((_, index) => (generations ? index : stages.slice(0, index + 1).reduce((sum, one) => sum + one.selections.length, 0)));
-    const unit = generations ? 'generation' : 'trials told';
+    const unit = generations ? 'generation' : 'trials ended';
     const best = scores.map((some) => (some.length ? some.reduce((a, b) => (run.better(b, a) ? b : a)) : null));
     const mean = scores.map((some) => (some.length ? some.reduce((a, b) => a + b, 0) / some.length : null));
     const share = stages.map(({selections}, index) => (generations && !index ? null : selections.filter(({accepted}) => accepted).length / (selections.length || 1)));
@@ -154,16 +156,30 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
     const {run} = desk;
     const stage = stages[Number(slider.value)];
     if (!stage) return;
-    const accepted = stage.selections.filter((one) => one.accepted).length;
-    says.textContent = `${stage.title}: ${count(stage.members.length, 'member')}, ${accepted} of ${count(stage.selections.length, 'candidate')} accepted${gained(run, stage, stages[Number(slider.value) - 1])}`;
+    says.textContent = `${stage.title}: ${count(stage.members.length, 'member')}${chosen(stage)}${lasted(run, stage)}${gained(run, stage, stages[Number(slider.value) - 1])}`;
     slider.setAttribute('aria-valuetext', says.textContent);
-    figure.draw(membersDrawing(run, stage, across, up), `Population, ${stage.title}: ● members, bright is good; ✕ rejected candidates; arrows from replaced members`);
+    figure.draw(membersDrawing(run, stage, across, up), `Population, ${stage.title}`);
     tableBox.replaceChildren();
-    const made = table(tableBox, ['candidate', run.title, '', 'compared with', run.title], [], `Selections of ${stage.title}`);
+    const made = table(tableBox, ['candidate', run.title, 'selection', 'compared with', run.title], [], `Selections of ${stage.title}`);
     for (const selection of stage.selections.slice(-200)) drawSelection(made.tBodies[0], desk, selection);
   }
 
   return {draw};
+}
+
+/** How many candidates of a stage took the place of a member; nothing where all places were free. */
+function chosen({selections}: Stage): string {
+  const accepted = selections.filter((one) => one.accepted);
+  if (accepted.length === selections.length && accepted.every(({holder}) => holder === null)) return '';
+  return `, ${accepted.length} of ${count(selections.length, 'candidate')} accepted`;
+}
+
+/** How long the candidates of a stage took, from the first one's start to the last one's end. */
+function lasted(run: Run, stage: Stage): string {
+  const trials = trialsOf(run, stage.selections.map(({trial}) => trial)).filter(({end}) => end !== null);
+  if (!trials.length) return '';
+  const [start, end] = [Math.min(...trials.map((trial) => trial.start)), Math.max(...trials.map((trial) => trial.end!))];
+  return `, took ${duration(end - start)}`;
 }
 
 /** What a stage gained: the best value of the population, and that of the stage before. */
@@ -182,7 +198,7 @@ function drawSelection(body: Element, desk: Desk, {trial, accepted, holder}: Sel
   const row = make('tr', body);
   trialLink(make('td', row), trial, desk);
   make('td', row, scoreText(desk.run, trials.get(trial)));
-  make('td', row, accepted ? 'accepted' : 'rejected');
+  make('td', row, accepted ? (holder === null ? 'took a free place' : 'accepted') : 'rejected');
   const other = make('td', row);
   if (holder !== null) trialLink(other, holder, desk);
   make('td', row, holder === null ? '' : scoreText(desk.run, trials.get(holder)));

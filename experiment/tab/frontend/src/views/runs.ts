@@ -4,7 +4,7 @@ import type {Facts} from '../api';
 import {drawCurves, type Curve} from '../curves';
 import {choice, keepingFocus, make} from '../dom';
 import {date, duration, number, setting, shown, stateText} from '../format';
-import {bestSoFar, limits, type Run} from '../model';
+import {bestSoFar, limits, type Run, type Trial} from '../model';
 import {LINES} from '../palette';
 import type {Desk, View} from '../view';
 
@@ -22,7 +22,7 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
     list.replaceChildren();
     const made = make('table', list, '', {'aria-label': 'Runs'});
     const head = make('tr', make('thead', made));
-    for (const title of ['compare', 'run', 'started', 'took', 'state', 'trials', 'failed', 'best']) make('th', head, title, {scope: 'col'});
+    for (const title of ['compare', 'run', 'call', 'started', 'took', 'state', 'trials', 'failed', 'best']) make('th', head, title, {scope: 'col'});
     const body = make('tbody', made);
     for (const facts of desk.runs) row(body, facts);
   }
@@ -31,7 +31,7 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
     const line = make('tr', body);
     if (facts.error) {
       make('td', line);
-      make('td', line, `${facts.name}: ${facts.error}`, {colspan: 7, class: 'warning'});
+      make('td', line, `${facts.name}: ${facts.error}`, {colspan: 8, class: 'warning'});
       return;
     }
     const check = make('input', make('td', line), '', {type: 'checkbox', 'aria-label': `compare ${facts.name}`});
@@ -49,7 +49,7 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
     const front = facts.front?.length ? `front ${facts.front.length}` : '';
     const best = facts.best ? `${facts.objective ?? ''} ${number(facts.best.value)}`.trim() : front;
     const state = facts.problem ? `${facts.state}: ${facts.problem}` : stateText(facts.state);
-    const cells = [date(facts.created), duration(end - facts.created), state, `${facts.counts.done} of ${facts.total}`, String(facts.counts.failed), best];
+    const cells = [facts.call, date(facts.created), duration(end - facts.created), state, `${facts.counts.done} of ${facts.total}`, String(facts.counts.failed), best];
     for (const cell of cells) make('td', line, cell);
   }
 
@@ -84,9 +84,20 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
 }
 
 function progress(run: Run, colour: string, axis: string): Curve {
-  const trials = run.scored();
-  const x = trials.map((trial, index) => (axis === 'trials' ? index + 1 : (trial.end ?? 0) - run.facts.created));
-  return {name: run.name, colour, x, y: bestSoFar(run, trials), stepped: true};
+  const [x, scored]: [number[], Trial[]] = [[], []];
+  let last = 0;
+  run.done().forEach((trial, index) => {
+    last = axis === 'trials' ? index + 1 : trial.end! - run.facts.created;
+    if (run.score(trial) === null) return;
+    x.push(last);
+    scored.push(trial);
+  });
+  const y = bestSoFar(run, scored);
+  if (x.length && last > x[x.length - 1]) { // the trials after the last value have failed
+    x.push(last);
+    y.push(y[y.length - 1]);
+  }
+  return {name: run.name, colour, x, y, stepped: true};
 }
 
 /** Limits that the first, bad values of no run rule. */
@@ -108,33 +119,52 @@ function bestOf(runs: Run[]): Run | undefined {
   return valued.reduce((best, run) => (run.better(run.score(run.best()!)!, best.score(best.best()!)!) ? run : best));
 }
 
-function sideBySide(parent: Element, runs: Run[]): void {
-  const rows: [name: string, cells: string[]][] = [];
-  const add = (name: string, cell: (run: Run) => string) => rows.push([name, runs.map(cell)]);
-  add('best', (run) => (run.best() ? `${run.title} ${number(run.score(run.best()!)!)}` : ''));
-  add('in trial', (run) => String(run.best()?.id ?? ''));
-  for (const name of new Set(runs.flatMap((run) => run.params))) add(name, (run) => shown(run.best()?.params[name]));
+/** Rows of the table side by side, under a heading; a cell per run. */
+interface Group {
+  title: string;
+  rows: [name: string, cells: string[]][];
+}
+
+const NONE = '–'; // what a run does not have
+
+function groupsOf(runs: Run[]): Group[] {
+  const groups: Group[] = [];
+  const group = (title: string) => groups.push({title, rows: []});
+  const add = (name: string, cell: (run: Run) => string) => groups[groups.length - 1].rows.push([name, runs.map(cell)]);
+  group('Best trial');
+  add('value', (run) => (run.best() ? `${run.objectiveName} ${number(run.score(run.best()!)!)}` : NONE));
+  add('in trial', (run) => String(run.best()?.id ?? NONE));
+  for (const name of new Set(runs.flatMap((run) => run.params))) add(name, (run) => shown(run.best()?.params[name]) || NONE);
+  group('Settings');
   add('call', (run) => run.facts.call);
   for (const name of new Set(runs.flatMap((run) => Object.keys(run.facts.algorithm)))) {
-    add(name === 'type' ? 'algorithm' : name, (run) => (name in run.facts.algorithm ? setting(run.facts.algorithm[name]) : ''));
+    add(name === 'type' ? 'algorithm' : name, (run) => (name in run.facts.algorithm ? setting(run.facts.algorithm[name]) : NONE));
   }
   for (const name of Object.keys(runs[0].facts.settings)) add(name, (run) => setting(run.facts.settings[name]));
+  group('Outcome');
   add('trials', (run) => `${run.facts.counts.done} of ${run.facts.total}`);
   add('failed', (run) => String(run.facts.counts.failed));
   add('took', (run) => duration((run.facts.ended ?? run.facts.last ?? run.facts.created) - run.facts.created));
+  return groups;
+}
+
+function sideBySide(parent: Element, runs: Run[]): void {
   const winner = bestOf(runs);
-  if (winner) make('p', parent, `Best of these: ${winner.name}, ${winner.title} ${number(winner.score(winner.best()!)!)} in trial ${winner.best()!.id}. Rows marked ≠ differ.`, {role: 'status'});
+  if (winner) make('p', parent, `Best of these: ${winner.name}, ${winner.objectiveName} ${number(winner.score(winner.best()!)!)} in trial ${winner.best()!.id}. Rows marked ≠ differ.`, {role: 'status'});
   const made = make('table', make('div', parent, '', {class: 'scroll'}), '', {'aria-label': 'Best configurations and settings side by side'});
   const head = make('tr', make('thead', made));
   make('th', head, 'differs', {scope: 'col'});
   make('th', head, '', {scope: 'col'});
   runs.forEach((run, index) => make('th', head, run.name, {scope: 'col', style: `border-bottom: 3px solid ${LINES[index]}`}));
-  const body = make('tbody', made);
-  for (const [name, cells] of rows) {
-    const differs = new Set(cells).size > 1;
-    const line = make('tr', body, '', {class: differs ? 'differs' : ''});
-    make('td', line, differs ? '≠' : '', differs ? {title: 'differs'} : {});
-    make('th', line, name, {scope: 'row'});
-    for (const cell of cells) make('td', line, cell);
+  for (const {title, rows} of groupsOf(runs)) {
+    const body = make('tbody', made);
+    make('th', make('tr', body), title, {scope: 'rowgroup', colspan: 2 + runs.length, class: 'group'});
+    for (const [name, cells] of rows) {
+      const differs = new Set(cells).size > 1;
+      const line = make('tr', body, '', {class: differs ? 'differs' : ''});
+      make('td', line, differs ? '≠' : '', differs ? {title: 'differs'} : {});
+      make('th', line, name, {scope: 'row'});
+      for (const cell of cells) make('td', line, cell);
+    }
   }
 }

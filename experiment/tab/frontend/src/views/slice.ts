@@ -25,5 +25,5 @@ export function drawSlice(figure: Figure, run: Run, trials: Trial[], name: strin
   if (best && star !== null && star !== undefined) {
     marks.push({x: star, y: y.at(run.score(best)!)!, shape: 'star', colour: colour('best'), text: label(run, best, [name]), trial: best.id});
   }
-  figure.draw({x, y, marks}, `${run.title} by ${name}${outside(hidden)}`);
+  figure.draw({x, y, marks, note: outside(hidden)}, `${run.title} by ${name}`);
 }

@@ -142,8 +142,8 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
       const found = lanesOf(run, Date.now() / 1000);
       ({lanes, begin, end} = found);
       const use = found.present ? `, ${Math.round((100 * found.busy) / found.present)} % of the slots' time used` : '';
-      const waits = found.reasons.map(([why, seconds]) => `${why}: ${duration(seconds)}`).join(', ');
-      says.textContent = `${count(lanes.length, 'slot')}${use}${waits ? `; waited: ${waits}` : ''}`;
+      const waits = found.reasons.map(([why, seconds]) => `${duration(seconds)} ${why}`).join(', ');
+      says.textContent = `${count(lanes.length, 'slot')}${use}${waits ? `; waited ${waits}` : ''}`;
       canvas.setAttribute('aria-label', `Timeline of ${count(lanes.length, 'slot')} over ${duration(end - begin)}; the table below has the same facts`);
       drawTable(tableBox, lanes);
       scroller.style.flex = `0 1 ${lanes.length * STEP + BOTTOM + 4}px`;
@@ -154,7 +154,7 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
 
 function described(run: Run, span: Span): string {
   const lasted = duration(span.end - span.start);
-  if (span.trial === undefined) return `waits ${lasted}: ${span.why}`;
+  if (span.trial === undefined) return `waits ${lasted} ${span.why}`;
   const trial = run.trials.get(span.trial);
   const score = trial ? run.score(trial) : null;
   const attempt = span.attempt && span.attempt > 1 ? `, attempt ${span.attempt}` : '';
@@ -165,12 +165,12 @@ function drawTable(box: HTMLElement, lanes: Lane[]): void {
   box.replaceChildren();
   const made = make('table', box, '', {'aria-label': 'Slots'});
   const head = make('tr', make('thead', made));
-  for (const title of ['slot', 'host', 'trials', 'used', 'waited', 'left']) make('th', head, title, {scope: 'col'});
+  for (const title of ['slot', 'host', 'trials', 'used', 'waited', 'why it left']) make('th', head, title, {scope: 'col'});
   const body = make('tbody', made);
   for (const lane of lanes.slice(0, 500)) {
     const row = make('tr', body);
     const trials = lane.spans.filter((span) => span.trial !== undefined).length;
-    const waited = [...lane.waited].map(([why, seconds]) => `${why}: ${duration(seconds)}`).join(', ');
+    const waited = [...lane.waited].map(([why, seconds]) => `${duration(seconds)} ${why}`).join(', ');
     for (const cell of [lane.slot, lane.host, String(trials), `${Math.round(100 * lane.use)} %`, waited, lane.left]) make('td', row, cell);
   }
 }

@@ -49,11 +49,12 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
   box.classList.add('trials');
   const bar = make('div', box, '', {class: 'bar'});
   const label = make('label', bar, 'Filter ');
-  const filter = make('input', label, '', {type: 'search', size: 40, placeholder: 'status=failed  units>=8  text'});
+  const filter = make('input', label, '', {type: 'search', size: 40, placeholder: 'trial=8  status=failed  units>=8  text'});
   const menu = make('details', bar, '', {class: 'menu'});
   make('summary', menu, 'Columns');
   const chooser = make('div', menu);
   const says = make('span', bar, '', {role: 'status', class: 'soft'});
+  filter.value = desk.filter;
   const grid = make('div', box, '', {class: 'grid', role: 'grid', tabindex: 0, 'aria-label': 'Trials; arrow keys choose a row, Enter opens it'});
   const inside = make('div', grid, '', {class: 'in', role: 'presentation'});
 
@@ -123,8 +124,8 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     const head = make('div', inside, '', {class: 'row head', role: 'row', 'aria-rowindex': 1});
     columns.forEach((column, index) => {
       const here = column.name === sort!.name;
-      const cell = make('span', head, '', {role: 'columnheader', style: `width:${widths[index]}px`, 'aria-sort': here ? (sort!.up ? 'ascending' : 'descending') : 'none'});
-      const button = make('button', cell, column.title + (here ? (sort!.up ? ' ▲' : ' ▼') : ''), {type: 'button', 'aria-label': column.title});
+      const cell = make('span', head, '', {role: 'columnheader', style: widthOf(column, widths[index]), 'aria-sort': here ? (sort!.up ? 'ascending' : 'descending') : 'none'});
+      const button = make('button', cell, here ? `${column.title.replace(/ [↑↓]$/, '')} ${sort!.up ? '▲' : '▼'}` : column.title, {type: 'button', 'aria-label': column.title});
       button.onclick = () => {
         sort = {name: column.name, up: here ? !sort!.up : column.name === 'trial'};
         keepingFocus(arrange);
@@ -145,7 +146,7 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     columns.forEach((column, place) => {
       const value = column.value(trial);
       const text = cellText(column, trial);
-      make('span', line, text, {role: 'gridcell', class: typeof value === 'number' ? 'number' : '', style: `width:${widths[place]}px`, title: text.length > 40 ? text : undefined});
+      make('span', line, text, {role: 'gridcell', class: typeof value === 'number' ? 'number' : '', style: widthOf(column, widths[place]), title: text.length > 40 ? text : undefined});
     });
     line.onclick = () => {
       active = index;
@@ -154,7 +155,10 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
   }
 
   grid.onscroll = () => keepingFocus(drawRows);
-  filter.oninput = arrange;
+  filter.oninput = () => {
+    desk.filter = filter.value;
+    arrange();
+  };
   grid.onkeydown = (event) => {
     const page = Math.max(1, Math.floor(grid.clientHeight / HEIGHT) - 2);
     const moves: Record<string, number> = {ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -order.length, End: order.length};
@@ -173,6 +177,11 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     drawRows();
   };
   return {draw: arrange};
+}
+
+/** The width of a column; that of errors has what is left. */
+function widthOf(column: Column, width: number): string {
+  return column.name === 'why' ? `flex:1 0 ${width}px` : `width:${width}px`;
 }
 
 function cellText(column: Column, trial: Trial): string {
