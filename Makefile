@@ -9,7 +9,7 @@ SOURCES := search spark_jobs experiment tests examples docs
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos tab lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-public bench-slots bench-peers bench-training screenshots zip constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-keras test-kerberos tab lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-public bench-slots bench-peers bench-training screenshots zip constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 19
@@ -39,6 +39,15 @@ test-faults: .venv/.installed  ## Run the slow tests, faults among them, and who
 # each time: the other two look for new ones.
 test-ci: .venv/.installed  ## Run the tests of CI: test, faults, contracts.
 	$(PYTEST) -m "not browser and not kerberos and (not slow or contract or fault and not thorough)" --hypothesis-seed 0
+
+# The first and the last version of each source that `keras_versions.CHECKED` names, and one between
+# them; the pinned one is in the other tests.
+KERAS := 3.10.0 3.11.0 3.13.2
+test-keras: .venv/.installed  ## Test one model on several workers with older versions of Keras.
+	set -e; for version in $(KERAS); do \
+	    $(PYTHON) -m pip install --quiet --no-deps --upgrade --target build/keras/$$version keras==$$version; \
+	    PYTHONPATH=$(CURDIR)/build/keras/$$version $(PYTEST) tests/spark_jobs/strategies/mirrored -m "slow or not slow"; \
+	done
 
 test-kerberos: .venv/.kerberos  ## Test searches on an HDFS with Kerberos.
 	$(PYTHON) -m pytest -m kerberos tests/kerberos

@@ -1,6 +1,7 @@
 """The speed of `model.fit` on two workers against one, with steps whose computing is known.
 
-Computing is a sleep, so that it takes as long whatever else the processors do.
+Computing is a sleep, so that it takes as long whatever else the processors do. Real convolutions
+are measured by their processor time, for the same reason.
 """
 
 from __future__ import annotations
@@ -97,3 +98,44 @@ def speed_of_fit() -> float:
     """Return how many times as fast as one worker two are, with steps of 200 ms."""
     found = of_one_and_two(_LONG, 30, statistics.median)
     return statistics.median(one / two for one, two in found)
+
+
+def processor_of_convolutions(worker: Worker, steps: int) -> float:
+    """Return the processor seconds of a step of `fit` with convolutions, after the first ones."""
+    with worker.mirrored():
+        import keras
+
+        class Clock(keras.callbacks.Callback):
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                if batch == steps // 5:  # traced by now
+                    self.begun = time.process_time()
+
+        layers = keras.layers
+        model = keras.Sequential(
+            [
+                layers.Input((32, 32, 3)),
+                layers.Conv2D(32, 3, activation="relu"),
+                layers.Conv2D(64, 3, activation="relu"),
+                layers.GlobalAveragePooling2D(),
+                layers.Dense(10),
+            ]
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(1e-3), loss)
+        images = np.ones((_BATCH * steps, 32, 32, 3), np.float32)
+        clock = Clock()
+        labels = np.zeros(len(images), np.int32)
+        model.fit(images, labels, batch_size=_BATCH, verbose=0, callbacks=[clock])
+        return (time.process_time() - clock.begun) / (steps - steps // 5)
+
+
+def share_of_convolutions() -> float:
+    """Return the processor time of a step with convolutions on each of two workers, of one's."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder, Gangs(Path(folder)) as gangs:
+        for _ in range(_ROUNDS):
+            (one,), two = (
+                gangs.values(processor_of_convolutions, workers, 50) for workers in (1, 2)
+            )
+            found.append(statistics.fmean(two) / one)
+    return statistics.median(found)
