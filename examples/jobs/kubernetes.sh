@@ -48,7 +48,6 @@ search=(
     --train digits:train
     --grid grid.yaml
     --optimization-key accuracy
-    --preload "[sklearn.datasets, sklearn.neural_network]"  # by default, TensorFlow is preloaded
     --logdir /experiments
 )
 exec spark-submit "${options[@]}" ../../spark_jobs/submit.py "${search[@]}" "$@"

@@ -41,7 +41,6 @@ search=(
     --train digits:train
     --grid grid.yaml
     --optimization-key accuracy
-    --preload "[sklearn.datasets, sklearn.neural_network]"  # by default, TensorFlow is preloaded
     --logdir "${LOGDIR:?hdfs://..., or a folder that all hosts see}"
 )
 exec spark-submit "${options[@]}" ../../spark_jobs/submit.py "${search[@]}" "$@"

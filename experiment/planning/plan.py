@@ -204,7 +204,8 @@ def plan(
         experiment.plan(experiment.evolutionary_search, spark, train, bounds, popsize=10)
 
     The arguments are checked as by the search itself, including whether its folder is writable. In
-    a session that has just started, it waits some seconds for executors, as a search does.
+    a session that has just started, it waits some seconds for executors, as a search does. It runs
+    no job, so it cannot see what executors keep imported: `experiment.doctor` says that.
 
     Args:
         search: `experiment.launch` or another search; not `experiment.executor`.

@@ -17,12 +17,15 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import GatewayClient
 from pyspark.sql import SparkSession
 
 import experiment
 from tests.benchmarks import spans
+from tests.benchmarks.peers.trials import take_turn
 from tests.benchmarks.sessions import session
 
 _LOADED = ("tensorflow", "keras")
@@ -38,6 +41,11 @@ def sleep(seconds: float) -> float:
     started = time.time()
     time.sleep(seconds)
     return started
+
+
+def sleep_in_turn(turns: str, x: float, y: float) -> float:
+    """A trial that sleeps for the next length; returns its start time."""
+    return sleep(log_normal_seconds()[take_turn(turns)])
 
 
 def spark_task_rate(spark: SparkSession, trials: int) -> float:
@@ -121,6 +129,48 @@ def use_of_slots(spark: SparkSession, slots: int, **settings: Any) -> tuple[floa
     return busy / (returned - called), busy / (last - first)
 
 
+def use_in_evolution(spark: SparkSession, slots: int, **settings: Any) -> tuple[float, float]:
+    """Return the same as `use_of_slots` for differential evolution without a barrier.
+
+    Ten individuals and five generations of them; trials sleep for the same lengths as there.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        turns = str(Path(folder, "turns"))
+        arguments: dict[str, Any] = {"logdir": folder, "parallelism": slots, **settings}
+        experiment.launch(spark, sleep, {"seconds": [0.0] * 2 * slots}, **arguments)
+        bounds = {"turns": experiment.Choice([turns]), "x": [0.0, 1.0], "y": [0.0, 1.0]}
+        called = time.time()
+        result = experiment.evolutionary_search(
+            spark, sleep_in_turn, bounds, popsize=10, generations=5, **arguments
+        )
+        returned = time.time()
+    first = min(trial.value for trial in result.trials)
+    last = max(trial.value + trial.seconds for trial in result.trials)
+    busy = sum(trial.seconds for trial in result.trials) / slots
+    return busy / (returned - called), busy / (last - first)
+
+
+def calls_to_the_jvm(spark: SparkSession) -> int:
+    """Return the calls of Py4J in a later search of two trials."""
+    calls = 0
+    send = GatewayClient.send_command
+
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return send(*arguments, **settings)
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments: dict[str, Any] = {"logdir": folder, "preload": ()}
+        experiment.launch(spark, start_time, {"trial": range(2)}, **arguments)
+        GatewayClient.send_command = counted
+        try:
+            experiment.launch(spark, start_time, {"trial": range(2)}, **arguments)
+        finally:
+            GatewayClient.send_command = send
+    return calls
+
+
 def first_search(spark: SparkSession, slots: int, **settings: Any) -> tuple[float, float]:
     """Return the seconds from the first call of a session to its first trial, and to its return."""
     with tempfile.TemporaryDirectory() as folder:
@@ -164,13 +214,15 @@ def main() -> None:
     alone = with_session(1, lambda spark: trial_rate(spark, 200, preload=_LOADED))
     imported = import_seconds()
     grown = with_session(2, lambda spark: driver_bytes_per_trial(spark, 10_000))
-    used, used_in_process = with_session(
+    used, used_in_process, evolution, evolution_in_process = with_session(
         4,
-        lambda spark: (
-            use_of_slots(spark, 4, isolation="none"),
-            use_of_slots(spark, 4, preload=_LOADED),
-        ),
+        lambda spark: [
+            use(spark, 4, **settings)
+            for use in (use_of_slots, use_in_evolution)
+            for settings in ({"isolation": "none"}, {"preload": _LOADED})
+        ],
     )
+    calls = with_session(2, calls_to_the_jvm)
     bound = best_use(log_normal_seconds(), 4)
     rows = [
         (
@@ -201,6 +253,19 @@ def main() -> None:
             f"{used_in_process[0]:.2f}",
             "0.90",
         ),
+        ("the same from the first trial's start", f"{used_in_process[1]:.2f}", "0.94"),
+        (
+            "differential evolution of as many sleeps without a barrier, `isolation='none'`, from "
+            "the call to its return; from the first trial's start",
+            f"{evolution[0]:.2f}; {evolution[1]:.2f}",
+            "0.90; 0.92",
+        ),
+        (
+            "the same with TensorFlow in a process each",
+            f"{evolution_in_process[0]:.2f}; {evolution_in_process[1]:.2f}",
+            "0.88; 0.92",
+        ),
+        ("calls to the JVM in a later search of two trials", str(calls), ""),
     ]
     one, _ = median_first_search(1, preload=_LOADED)
     eight, _ = median_first_search(8, preload=_LOADED)

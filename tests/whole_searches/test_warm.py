@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from pathlib import Path
 
 import psutil
 import pytest
 
 import experiment
+from experiment.diagnosis.driver_findings import size_of_function
 from search.errors import InvalidArgument
 from tests.conftest import marked_commands
 from tests.experiment.waiting import alive, processes_in, wait_until
@@ -47,6 +50,24 @@ def test_the_second_search_of_a_session_imports_nothing(sparks, tmp_path, preloa
     assert "spark_jobs.zygote.zygote" not in str(marked_commands())
     sparks.stop()
     wait_until(lambda: not alive([keeper]))
+
+
+def imports_scipy(x):
+    import scipy.special
+
+    return float(scipy.special.expit(x))
+
+
+def test_the_modules_that_a_function_imports_are_named_by_plan_doctor_and_manifest(spark, tmp_path):
+    search = (experiment.launch, spark, imports_scipy, {"x": [0.0]})
+    plan = experiment.plan(*search, logdir=tmp_path)
+    assert plan.preload == ("scipy.special",)
+    assert "  preload  scipy.special; once per executor" in str(plan)
+    result = experiment.launch(*search[1:], logdir=tmp_path, verbose=0)
+    manifest = json.loads(Path(result.logdir, "manifest.json").read_text())
+    assert manifest["preload"] == ["scipy.special"]
+    finding = size_of_function(imports_scipy, 1_000, [])
+    assert finding.got.endswith("; preloads scipy.special")
 
 
 @pytest.mark.parametrize(

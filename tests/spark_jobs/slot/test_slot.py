@@ -1,6 +1,7 @@
 import contextlib
 import json
 import socket
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +28,21 @@ from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.slot import make_runner, pull_trials
 from spark_jobs.trial.gang_connections import CONNECT, connected
 from spark_jobs.trial.trial_process import Program
+from tests import ROOT
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.trial.events.test_event_file import hparams_data, metadata, scalars
+
+
+def test_a_worker_imports_neither_pandas_nor_pyarrow_for_a_slot():
+    heavy = ["keras", "pandas", "pyarrow", "pyspark", "scipy", "tensorflow"]
+    program = (
+        "import sys, spark_jobs.slot.slot; "
+        f"sys.exit(', '.join(name for name in {heavy} if name in sys.modules))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.stderr == "\n"
 
 
 def config_of(root, function=functions.double, **changes):

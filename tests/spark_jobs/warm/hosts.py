@@ -165,12 +165,12 @@ def serve(folder: str, jvm: str, root: str, settings: str) -> None:
         folder: The folder of keepers.
         jvm: The process id of the JVM.
         root: A folder for trials.
-        settings: As JSON: `preload`, `seconds` of keepers.
+        settings: As JSON: `preload`, `seconds` of keepers, `environment` of trials.
     """
     given = json.loads(settings)
     warm = Warm(Path(folder), int(jvm), given.get("seconds", 300.0))
     made = program(call, preload=tuple(given.get("preload", ("json",))))
-    with ProcessRunner(made, warm=warm) as runner:
+    with ProcessRunner(made, given.get("environment"), warm=warm) as runner:
         process = runner._zygote.process
         said = {"zygote": process.pid, "kept": isinstance(process, KeptProcess)}
         print(json.dumps(said), flush=True)

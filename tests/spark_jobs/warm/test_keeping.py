@@ -43,6 +43,12 @@ def test_searches_share_an_import_and_a_zygote_serves_one(host):
     assert not any(alive(slot.zygote) for slot in slots)
 
 
+def test_slots_with_different_gpus_share_an_import(host):
+    slots = [host.slot(environment={"CUDA_VISIBLE_DEVICES": gpu}).start() for gpu in "01"]
+    assert slots[0].importer == slots[1].importer
+    assert [slot.run("visible_devices", x=1.0)[1] for slot in slots] == [0.0, 1.0]
+
+
 def test_other_users_cannot_guess_the_environment_from_the_sockets_name(host):
     """They see the name in the keeper's command line, and in the kernel's list of sockets."""
     assert host.slot().start().kept
