@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+
 import pytest
 
 import experiment
@@ -52,6 +55,39 @@ def test_a_training_is_measured_and_ends_after_its_first_steps(sparks, tmp_path,
     assert plan.speeds[1].step_seconds == pytest.approx(
         plan.step_seconds / 2 + plan.exchange.seconds(2)
     )
+
+
+def fit_in_half_precision():
+    """Fit as above, in a process in which Keras is to compute in 16 bits."""
+    import keras
+
+    assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    fit(20, epochs=1000)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_training_is_measured_in_the_precision_of_the_call(sparks, tmp_path):
+    # Each executor of CI may have a processor without arithmetic of bfloat16, which is warned of.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is probably slower")
+        plan = experiment.plan_training(
+            sparks.get("local[2]"),
+            fit_in_half_precision,
+            workers=(1, 2),
+            steps=10,
+            precision="mixed_bfloat16",
+            strategy=MIRRORED,
+            logdir=tmp_path,
+            verbose=0,
+        )
+    assert plan.gradient_bytes == 65 * 10 * 4  # those of weights in 32 bits
+    assert plan.exchange.gradients > 0
+    runs = [json.loads(path.read_text()) for path in tmp_path.glob("*/manifest.json")]
+    assert {run["name"]: run["precision"] for run in runs} == {
+        "fit_in_half_precision": "mixed_bfloat16",
+        "seconds_of_exchange": None,
+    }
 
 
 def must_not_run():
