@@ -90,6 +90,7 @@ def plan_training(
         exchange=of_two,
         batch_size=int(found["batch_size"]) if "batch_size" in found else None,
         learning_rate=found.get("learning_rate"),
+        rule="sqrt" if found["adaptive"] else "linear",
     )
 
 
