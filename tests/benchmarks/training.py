@@ -17,6 +17,7 @@ from tests.benchmarks import (
     digits,
     emulated_rings,
     kills,
+    lbfgs,
     mirrored_steps,
     out_of_step,
     planned_speed,
@@ -198,6 +199,12 @@ def accuracy_of_codistillation(seeds: int = _SEEDS) -> list[Row]:
     return rows
 
 
+def weights_of_l_bfgs(splits: int = _SEEDS) -> list[Row]:
+    """Compare the weights that two workers find by L-BFGS with those of one worker."""
+    name = f"L-BFGS on the digits, {splits} splits: greatest difference of a weight"
+    return [Row(f"{name}, 2 workers - 1", f"{lbfgs.difference(range(splits)):.1e}", "<= 1e-6")]
+
+
 def _apart(found: out_of_step.Accuracy) -> str:
     return f"{100 * found.difference:+.2f} ± {100 * found.error:.2f}"
 
@@ -210,6 +217,7 @@ ROWS: list[Callable[[], list[Row]]] = [
     starts_of_trainings,
     accuracy_of_downpour,
     accuracy_of_codistillation,
+    weights_of_l_bfgs,
     kills_of_workers,
     large_batches,
     batch_size_found,
