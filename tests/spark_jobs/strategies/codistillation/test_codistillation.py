@@ -18,17 +18,20 @@ from tests.spark_jobs.strategies.codistillation.train_functions import (
 )
 
 
-def regression(weights_of_the_other):
+def regression(weights_of_the_others, teachers=1):
     """Return the weights of rank 0 after steps of softmax regression, and the last step's loss.
 
     Args:
-        weights_of_the_other: The weight of the loss towards rank 1's initial model, by step.
+        weights_of_the_others: The weight of the loss towards the initial models of the others, by
+            step.
+        teachers: The number of the others, from rank 1 on.
     """
     x, y = batch(0)
     truth, weights = np.eye(CLASSES)[y], matrix(0)
-    taught = softmax(x @ matrix(1), axis=1)
+    predicted = [softmax(x @ matrix(rank), axis=1) for rank in range(1, teachers + 1)]
+    taught = np.mean(predicted, axis=0)
     last = 0.0
-    for weight in weights_of_the_other:
+    for weight in weights_of_the_others:
         logits = x @ weights
         logs, predicted = log_softmax(logits, axis=1), softmax(logits, axis=1)
         last = -(truth * logs).sum(axis=1).mean() - weight * (taught * logs).sum(axis=1).mean()
@@ -40,20 +43,21 @@ def regression(weights_of_the_other):
 @pytest.mark.slow
 @pytest.mark.contract
 @pytest.mark.parametrize(
-    ("loss", "workers", "floatx"),
+    ("loss", "workers", "teachers", "floatx"),
     [
-        ("logits", 2, "float64"),
-        ("probabilities", 2, "float32"),
-        ("logits", 3, "float32"),
+        ("logits", 2, 1, "float64"),
+        ("probabilities", 2, 1, "float32"),
+        ("logits", 3, 1, "float32"),
+        ("logits", 3, 2, "float32"),
     ],
 )
-def test_a_model_learns_from_the_labels_and_from_the_other_model(
-    gangs, tmp_path, loss, workers, floatx
+def test_a_model_learns_from_the_labels_and_from_the_mean_of_the_other_models(
+    gangs, tmp_path, loss, workers, teachers, floatx
 ):
-    """Compared with softmax regression in NumPy; a third worker publishes nothing."""
+    """Compared with softmax regression in NumPy; a worker that is no teacher publishes nothing."""
     call = functions.taught_in_the_third_step
-    found, *_ = gangs.values(call, workers, str(tmp_path), loss, floatx)
-    weights, last = regression([0, 0, WEIGHT])
+    found, *_ = gangs.values(call, workers, str(tmp_path), loss, floatx, teachers)
+    weights, last = regression([0, 0, WEIGHT], teachers)
     np.testing.assert_allclose(found["weights"], weights, atol=1e-5)
     assert found["loss"] == pytest.approx(last, abs=1e-5)
     x, y = batch(0)

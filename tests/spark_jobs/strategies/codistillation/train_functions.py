@@ -44,14 +44,15 @@ def build(rank: int, loss: str, rate: float = RATE) -> Any:
     return model
 
 
-def waiting(wait_at: int, file: Path) -> Any:
-    """Return a callback that waits for a file before a step, counted from 0."""
+def waiting(wait_at: int, *files: Path) -> Any:
+    """Return a callback that waits for files before a step, counted from 0."""
     import keras
 
     class Waiting(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             if epoch == wait_at:
-                wait_for(file)
+                for file in files:
+                    wait_for(file)
 
     return Waiting()
 
@@ -61,26 +62,33 @@ def wait_for(file: Path) -> None:
         time.sleep(0.01)
 
 
-def taught_in_the_third_step(worker: Worker, folder: str, loss: str, floatx: str) -> dict[str, Any]:
-    """Train rank 0 three steps, the last one with rank 1's model, which learns nothing.
+def taught_in_the_third_step(
+    worker: Worker, folder: str, loss: str, floatx: str, teachers: int
+) -> dict[str, Any]:
+    """Train rank 0 three steps, the last one with the teachers' models, which learn nothing.
 
-    A third worker publishes nothing.
+    Args:
+        worker: The worker.
+        folder: A folder of all workers.
+        loss: What the models predict: 'logits' or 'probabilities'.
+        floatx: The type of the weights.
+        teachers: The number of workers from rank 1 on that publish weights; others do not.
     """
     import keras
 
     keras.config.set_floatx(floatx)
-    published = Path(folder, "published")
+    published = [Path(folder, f"published {rank}") for rank in range(teachers + 1)]
 
     class Tell(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            published.touch()
+            published[worker.rank].touch()
 
     x, y = batch(worker.rank)
     settings = Codistillation(every=1, weight=WEIGHT, burn_in=2)
     with worker.connected(settings) as communicator:
         model = build(worker.rank, loss, RATE if worker.rank == 0 else 0.0)
-        own = [waiting(1, published)] if worker.rank == 0 else [Tell()]
-        epochs = 3 if worker.rank < 2 else 0
+        own = [waiting(1, *published[1:])] if worker.rank == 0 else [Tell()]
+        epochs = 3 if worker.rank <= teachers else 0
         fitted = model.fit(
             x, y, batch_size=8, epochs=epochs, validation_data=(x, y), callbacks=own, verbose=0
         )
