@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import json
 import socket
 import sys
@@ -18,8 +19,9 @@ from spark_jobs.addresses import OwnAddress
 from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.channel.reporter import Reporter
-from spark_jobs.messages import Attempt, Gang, Heard, Next, Stop, decode, encode
+from spark_jobs.messages import Attempt, Gang, Heard, Hello, Next, Stop, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.slot import slot
 from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.config import SlotConfig
 from spark_jobs.slot.gang.held_ports import HeldPorts
@@ -28,6 +30,7 @@ from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.slot import make_runner, pull_trials, run_trials
 from spark_jobs.trial.gang_connections import CONNECT, connected
+from spark_jobs.trial.precision import why_slow
 from spark_jobs.trial.trial_process import Program
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.channel.channel_contract import Script
@@ -329,6 +332,18 @@ def test_hogwild_uses_the_cores_of_the_task(heard_of_slot):
     driver = heard_of_slot(train, cpus=3)
     outcomes = [message.outcome for message in driver.of_kind(Next) if message.outcome]
     assert [(outcome.error, outcome.value) for outcome in outcomes] == [(None, 3.0)]
+
+
+@pytest.mark.parametrize(("flags", "warned"), [("avx512f", True), ("avx512f amx_bf16", False)])
+def test_a_processor_that_is_slow_in_the_precision_is_warned_of(
+    heard_of_slot, tmp_path, monkeypatch, flags, warned
+):
+    processor = tmp_path / "cpuinfo"
+    processor.write_text(f"flags\t\t: fpu {flags}\n")
+    monkeypatch.setattr(slot, "why_slow", functools.partial(why_slow, cpuinfo=processor))
+    driver = heard_of_slot(functions.double, precision="mixed_bfloat16")
+    warnings = [text for message in driver.of_kind(Hello) for text in message.warnings]
+    assert ["has neither AMX nor AVX512-BF16" in text for text in warnings] == [True] * warned
 
 
 @pytest.fixture
