@@ -109,8 +109,8 @@ bench-slots: .venv/.installed  ## Print the cost of up to 10,000 slots for the d
 bench-peers: .venv/.installed  ## Write a page that compares ours with other libraries.
 	$(PYTHON) -m tests.benchmarks.peers $(OPTIONS)
 
-# `OPTIONS=--candidates` compares the libraries that could connect the workers, `OPTIONS=--rings` (as root) ways of
-# summing on an emulated network.
+# As root, ways of summing on an emulated network, too; `OPTIONS=--rings` prints these alone. `OPTIONS=--candidates`
+# compares the libraries that could connect the workers.
 bench-training: .venv/.installed  ## Print the speed of one training over several workers.
 	$(PYTHON) -m tests.benchmarks.training $(OPTIONS)
 

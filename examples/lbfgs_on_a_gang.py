@@ -18,8 +18,13 @@ from pyspark.sql import SparkSession
 import experiment
 
 
-def train(penalty: float) -> dict[str, float]:
-    """Fit multinomial logistic regression; return its loss, and its accuracy on unseen digits."""
+def train(penalty: float, split: int = 0) -> dict[str, float]:
+    """Fit multinomial logistic regression; return its loss, and its accuracy on unseen digits.
+
+    Args:
+        penalty: The weight of the sum of all weights' squares, halved.
+        split: The seed by which the unseen digits are drawn.
+    """
     from scipy.optimize import minimize
     from scipy.special import log_softmax
     from sklearn.datasets import load_digits
@@ -27,7 +32,9 @@ def train(penalty: float) -> dict[str, float]:
 
     images, labels = load_digits(return_X_y=True)
     pixels = np.column_stack([images / 16, np.ones(len(images))])
-    x_all, x_val, y_all, y_val = train_test_split(pixels, labels, test_size=0.25, random_state=0)
+    x_all, x_val, y_all, y_val = train_test_split(
+        pixels, labels, test_size=0.25, random_state=split
+    )
     x, y = experiment.shard((x_all, y_all))
     truth = np.eye(10)[y]
 

@@ -32,8 +32,8 @@ class FirstSteps:
 
     A `fit` with too few steps to tell is passed over.
 
-    It returns, by name: 'step_seconds', 'gradient_bytes', and 'batch_size' and 'learning_rate' if
-    they are known.
+    It returns, by name: 'step_seconds', 'gradient_bytes', 'adaptive' (1 if the optimizer divides by
+    the size of the gradients, 0 for SGD), and 'batch_size' and 'learning_rate' if they are known.
 
     Args:
         train: The train function, which fits a Keras model.
@@ -85,6 +85,7 @@ def _measuring(steps: int, found: dict[str, float]) -> Around:
                 "gradient_bytes": _bytes_of(model.trainable_variables),
                 "batch_size": batch,
                 "learning_rate": clock.rate,
+                "adaptive": float(clock.adaptive),
             }
             found.update({name: value for name, value in known.items() if value is not None})
         if ended or found:
@@ -101,11 +102,13 @@ def _clock(keras: Any, steps: int) -> Any:
             super().__init__()
             self.ends: list[tuple[float, int]] = []  # seconds, and the batch's number
             self.rate: float | None = None
+            self.adaptive = False
 
         def on_train_begin(self, logs: Any = None) -> None:
-            rate = getattr(self.model.optimizer, "learning_rate", None)
-            if rate is not None:
-                self.rate = float(keras.ops.convert_to_numpy(rate))
+            optimizer = self.model.optimizer
+            optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a scaled loss
+            self.rate = _learning_rate(keras, optimizer)
+            self.adaptive = not isinstance(optimizer, keras.optimizers.SGD)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             for value in (logs or {}).values():
@@ -115,6 +118,24 @@ def _clock(keras: Any, steps: int) -> Any:
                 raise _Measured
 
     return Clock()
+
+
+def _learning_rate(keras: Any, optimizer: Any) -> float | None:
+    """Return the learning rate of the first step after a warm-up; None if it is not known.
+
+    That of the first step of all would be 0 in most warm-ups.
+    """
+    # Late: trials without Keras are measured, too, though in vain.
+    from experiment.large_batches.schedules import WarmedUp
+
+    schedule: Any = getattr(optimizer, "_learning_rate", None)
+    own = isinstance(schedule, WarmedUp)
+    warm = schedule.steps if own else getattr(schedule, "warmup_steps", 0)  # as Keras calls them
+    rate = schedule(warm) if warm else getattr(optimizer, "learning_rate", None)
+    if rate is None:
+        return None
+    # Another schedule may begin with 0, too.
+    return float(keras.ops.convert_to_numpy(rate)) or None
 
 
 def step_seconds(ends: Sequence[tuple[float, int]]) -> float | None:

@@ -34,6 +34,7 @@ def plan_training(
     It runs the train function on one worker until the first steps of its first `model.fit` are
     done, and then exchanges as many numbers as the model has gradients between two workers. Both
     are trials with a run folder. How many slots the cluster has does not matter, beyond two.
+    `precision` is that of the first steps; gradients are exchanged in 32 bits, as weights have.
 
         plan = experiment.plan_training(spark, train, {"learning_rate": 0.1}, workers=(1, 2, 4, 8))
         trial = experiment.distributed_training(spark, train, params, workers=plan.workers)
@@ -65,6 +66,7 @@ def plan_training(
     check_arguments(train, params or ())
     shared: dict[str, Any] = {**settings, "strategy": chosen, "direction": "min"}
     exchange: dict[str, Any] = {"workers": 2, "optimization_key": "gradients", **shared}
+    exchange.pop("precision", None)  # it computes nothing in Keras
     if numbers[-1] > 1:  # what forbids the second trial is said before the first
         plan(distributed_training, spark, seconds_of_exchange, {"gradient_bytes": 1}, **exchange)
     found = distributed_training(
@@ -88,6 +90,7 @@ def plan_training(
         exchange=of_two,
         batch_size=int(found["batch_size"]) if "batch_size" in found else None,
         learning_rate=found.get("learning_rate"),
+        rule="sqrt" if found["adaptive"] else "linear",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from experiment.large_batches.rates import ScalingRule, linear_scaling
 from experiment.results import html
 from experiment.results.text import count, number
 
@@ -53,8 +54,10 @@ class TrainingSpeed:
         busy: The share of (0, 1] of a step for which a worker computes, with this batch.
         larger_batch: The batch if each worker takes as many samples as one worker would; None if
             the batch is unknown.
-        larger_rate: The learning rate that goes with the larger batch, by linear scaling (P. Goyal
-            and others: Accurate, large minibatch SGD, arXiv:1706.02677); None if it is unknown.
+        larger_rate: The learning rate that goes with the larger batch, by
+            `experiment.linear_scaling`: in proportion to the batch for SGD, and to its square root
+            for all other optimizers, which divide by the size of the gradients, as Adam does. None
+            if the rate is unknown.
         larger_speedup: How many times as many samples a second as on one worker, with this batch.
     """
 
@@ -74,7 +77,8 @@ class TrainingPlan:
     Attributes:
         step_seconds: Seconds of a step on one worker, measured: the median.
         batch_size: Samples of a batch; None if they are not known.
-        learning_rate: The learning rate at the start; None if it is not known.
+        learning_rate: The learning rate at the start, or after the warm-up of a schedule by
+            `experiment.warmed_up` or of Keras; None if it is not known, or 0.
         gradient_bytes: Bytes of the gradients of all trainable variables.
         exchange: The time of their exchange between two workers, measured; None if no number of
             workers above 1 was asked for.
@@ -139,6 +143,7 @@ def training_plan(
     exchange: Exchange | None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
+    rule: ScalingRule = "linear",
 ) -> TrainingPlan:
     """Return the plan that follows from what was measured.
 
@@ -153,7 +158,9 @@ def training_plan(
         exchange: The exchange of two workers; None if all numbers are 1.
         batch_size: Samples of a batch.
         learning_rate: The learning rate.
+        rule: How the rate grows with the batch, see `experiment.linear_scaling`.
     """
+    rate = learning_rate
 
     def speed(n: int) -> TrainingSpeed:
         exchanging = 0.0 if exchange is None else exchange.seconds(n)
@@ -164,7 +171,7 @@ def training_plan(
             speedup=step_seconds / step,
             busy=step_seconds / n / step,
             larger_batch=None if batch_size is None else n * batch_size,
-            larger_rate=None if learning_rate is None else n * learning_rate,
+            larger_rate=None if rate is None else linear_scaling(rate, 1, n, rule),
             larger_speedup=n * step_seconds / (step_seconds + exchanging),
         )
 

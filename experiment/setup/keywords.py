@@ -69,6 +69,7 @@ class MeasuringKeywords(TypedDict, total=False):
     """The settings that `experiment.plan_training` accepts beside its own arguments."""
 
     description: str
+    precision: Precision | None
     logdir: str | os.PathLike[str] | None
     gpus_per_trial: int | None
     timeout: float | None

@@ -179,8 +179,9 @@ class Codistillation(msgspec.Struct, frozen=True, kw_only=True, tag="codistillat
     that the others have published, without waiting for any. The trial's value is that of rank 0's
     model.
 
-    It needs Keras 3 with TensorFlow, a Sequential or functional model, and one categorical or
-    binary cross-entropy as its loss, of logits or of probabilities.
+    It needs Keras 3 with TensorFlow, a Sequential or functional model, or one of a class of your
+    own with `get_config`, and one categorical or binary cross-entropy as its loss, of logits or of
+    probabilities.
 
     Args:
         every: Number of a worker's steps after which it publishes and takes weights.

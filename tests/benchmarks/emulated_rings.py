@@ -1,6 +1,7 @@
 """All-reduces of four processes on an emulated network: `make bench-training OPTIONS=--rings`.
 
-`python -m tests.benchmarks.emulated_rings` is one of the processes.
+Without the option they follow the other rows. `python -m tests.benchmarks.emulated_rings` is one of
+the processes.
 """
 
 from __future__ import annotations

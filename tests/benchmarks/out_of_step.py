@@ -156,7 +156,7 @@ def codistillation(seeds: Iterable[int]) -> Codistilled:
     Args:
         seeds: The seeds.
     """
-    strategy = msgspec.to_builtins(Codistillation(burn_in=300))
+    strategy = msgspec.to_builtins(Codistillation())
     found = Codistilled([], Pair([], []), Pair([], []))
     with tempfile.TemporaryDirectory() as folder, Gangs(Path(folder)) as gangs:
         for seed in seeds:

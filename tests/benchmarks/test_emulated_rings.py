@@ -1,16 +1,18 @@
-"""The emulated network of `make bench-training OPTIONS=--rings`, and the table."""
+"""The emulated network of `make bench-training`, and the table."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import emulated_network
+from tests.benchmarks import emulated_network, training
 from tests.benchmarks.emulated_network import Network, NoNetwork, commands, namespaces
-from tests.benchmarks.emulated_rings import WAYS, Took, Way, measure, table
+from tests.benchmarks.emulated_rings import WAYS, Took, Way, measure, report, table
 
 ROOT = os.geteuid() == 0 and all(shutil.which(name) for name in ("ip", "tc"))
 
@@ -56,6 +58,27 @@ def test_without_a_tool_or_root_there_is_no_network(monkeypatch, missing, user, 
     monkeypatch.setattr(os, "geteuid", lambda: user)
     with pytest.raises(NoNetwork, match=why), Network(2, "switch", "1gbit"):
         pass
+
+
+def test_the_report_of_a_user_is_a_line_that_says_why_it_is_skipped(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert list(report()) == ["skipped: this process does not run as root"]
+
+
+def test_the_table_of_trainings_ends_with_that_line(monkeypatch, capsys):
+    monkeypatch.setattr(training, "ROWS", [lambda: [training.Row("a speed", "1.9", ">= 1.8")]])
+    monkeypatch.setattr(signal, "signal", lambda *handler: None)  # that of the tests stays
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", ["training"])
+    training.main()
+    assert capsys.readouterr().out.splitlines() == [
+        "| measure | value | bar |",
+        "| --- | --- | --- |",
+        "| a speed | 1.9 | >= 1.8 |",
+        "skipped: this process does not run as root",
+    ]
 
 
 def test_namespaces_are_removed_if_one_cannot_be_connected(monkeypatch):

@@ -1,7 +1,8 @@
 """Speed of one training over several workers: `make bench-training`.
 
 Prints a table of ratios. Both sides of a ratio are measured in this run, in turns, since absolute
-times mean little on a machine that is shared.
+times mean little on a machine that is shared. Tables of all-reduces on emulated networks follow,
+for which it has to run as root; otherwise a line says what is missing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tests.benchmarks import (
     digits,
     emulated_rings,
     kills,
+    lbfgs,
     mirrored_steps,
     out_of_step,
     planned_speed,
@@ -198,6 +200,12 @@ def accuracy_of_codistillation(seeds: int = _SEEDS) -> list[Row]:
     return rows
 
 
+def weights_of_l_bfgs(splits: int = _SEEDS) -> list[Row]:
+    """Compare the weights that two workers find by L-BFGS with those of one worker."""
+    name = f"L-BFGS on the digits, {splits} splits: greatest difference of a weight"
+    return [Row(f"{name}, 2 workers - 1", f"{lbfgs.difference(range(splits)):.1e}", "<= 1e-6")]
+
+
 def _apart(found: out_of_step.Accuracy) -> str:
     return f"{100 * found.difference:+.2f} ± {100 * found.error:.2f}"
 
@@ -210,6 +218,7 @@ ROWS: list[Callable[[], list[Row]]] = [
     starts_of_trainings,
     accuracy_of_downpour,
     accuracy_of_codistillation,
+    weights_of_l_bfgs,
     kills_of_workers,
     large_batches,
     batch_size_found,
@@ -222,22 +231,21 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     help_text = "compare the libraries that could connect the workers, instead"
     parser.add_argument("--candidates", action="store_true", help=help_text)
-    help_text = "measure all-reduces on an emulated network, instead; as root"
+    help_text = "measure all-reduces on an emulated network alone; as root"
     parser.add_argument("--rings", action="store_true", help=help_text)
     options = parser.parse_args()
     if options.candidates:
         print("\n".join(rings.candidates_table()))
         return
-    if options.rings:
-        # The namespaces are removed then, too.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-        for line in emulated_rings.report():
-            print(line, flush=True)
-        return
-    print("| measure | value | bar |\n| --- | --- | --- |")
-    for rows in ROWS:
-        for row in rows():
-            print(f"| {row.measure} | {row.value} | {row.bar} |", flush=True)
+    # The namespaces of the emulated network are removed then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    if not options.rings:
+        print("| measure | value | bar |\n| --- | --- | --- |")
+        for rows in ROWS:
+            for row in rows():
+                print(f"| {row.measure} | {row.value} | {row.bar} |", flush=True)
+    for line in emulated_rings.report():
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+
 import pytest
 
 import experiment
@@ -11,7 +14,7 @@ from search.errors import InvalidArgument
 MIRRORED = experiment.Mirrored(unprotected=True)
 
 
-def fit(batches, epochs=1, as_dataset=False):
+def fit(batches, epochs=1, as_dataset=False, optimizer="SGD"):
     """Fit a layer of 65 x 10 numbers to random images in batches of 16."""
     import keras
     import numpy as np
@@ -20,7 +23,7 @@ def fit(batches, epochs=1, as_dataset=False):
     images, labels = np.random.rand(16 * batches, 64), np.zeros(16 * batches)
     model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(10)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.25), loss)
+    model.compile(getattr(keras.optimizers, optimizer)(0.25), loss)
     if as_dataset:
         dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(16)
         model.fit(dataset, epochs=epochs, verbose=0)
@@ -49,9 +52,44 @@ def test_a_training_is_measured_and_ends_after_its_first_steps(sparks, tmp_path,
     assert plan.step_seconds > 0
     assert plan.exchange.gradients > 0
     assert [speed.workers for speed in plan.speeds] == [1, 2, 4]
+    assert plan.speeds[1].larger_rate == 0.5
     assert plan.speeds[1].step_seconds == pytest.approx(
         plan.step_seconds / 2 + plan.exchange.seconds(2)
     )
+
+
+def fit_in_half_precision():
+    """Fit as above, in a process in which Keras is to compute in 16 bits."""
+    import keras
+
+    assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    fit(20, epochs=1000, optimizer="Adam")
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_training_is_measured_in_the_precision_of_the_call(sparks, tmp_path):
+    # Each executor of CI may have a processor without arithmetic of bfloat16, which is warned of.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is probably slower")
+        plan = experiment.plan_training(
+            sparks.get("local[2]"),
+            fit_in_half_precision,
+            workers=(1, 2),
+            steps=10,
+            precision="mixed_bfloat16",
+            strategy=MIRRORED,
+            logdir=tmp_path,
+            verbose=0,
+        )
+    assert plan.gradient_bytes == 65 * 10 * 4  # those of weights in 32 bits
+    assert plan.exchange.gradients > 0
+    assert plan.speeds[1].larger_rate == pytest.approx(0.25 * 2**0.5)  # as Adam needs it
+    runs = [json.loads(path.read_text()) for path in tmp_path.glob("*/manifest.json")]
+    assert {run["name"]: run["precision"] for run in runs} == {
+        "fit_in_half_precision": "mixed_bfloat16",
+        "seconds_of_exchange": None,
+    }
 
 
 def must_not_run():

@@ -117,10 +117,16 @@ class Teachers:
         return ops.cond(ops.any(self._teaching > 0), taught, lambda: ops.zeros((), dtype))
 
     def _copy(self, model: Any) -> Any:
-        teacher = self._keras.models.clone_model(model)
+        expected = "one that keras.models.clone_model copies with all weights, for 'codistillation'"
+        hint = (
+            "use keras.Sequential or a functional model, with a keras.layers.Input, or add "
+            "get_config to a class of your own"
+        )
+        try:
+            teacher = self._keras.models.clone_model(model)
+        except Exception as error:  # of any kind, as the user's classes raise it
+            raise InvalidArgument("model", expected, shown(model), hint) from error
         shapes = [[tuple(each.shape) for each in of.weights] for of in (teacher, model)]
         if shapes[0] != shapes[1]:
-            expected = "one that keras.models.clone_model copies with all weights"
-            hint = "use keras.Sequential or a functional model, with a keras.layers.Input"
-            raise InvalidArgument("model", f"{expected}, for 'codistillation'", shown(model), hint)
+            raise InvalidArgument("model", expected, shown(model), hint)
         return teacher

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import experiment
 from experiment.planning.measured_steps import FirstSteps, step_seconds
 from search.errors import InvalidArgument
 
@@ -42,3 +43,63 @@ def test_a_function_without_fit_is_refused_with_a_reason():
     with pytest.raises(InvalidArgument, match=r"model\.fit has at least 5 batches"):
         FirstSteps(train, 5)(x=3)
     assert called == [3]
+
+
+def keras_optimizers():
+    import keras
+
+    return keras.optimizers
+
+
+def cosine_with_a_warm_up():
+    schedules = keras_optimizers().schedules
+    return schedules.CosineDecay(0.0, 20, warmup_target=0.25, warmup_steps=10)
+
+
+def half_of_each_step():
+    class Half(keras_optimizers().schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return step / 2
+
+    return Half()
+
+
+@pytest.mark.parametrize(
+    ("make", "rate", "adaptive"),
+    [
+        (lambda optimizers: optimizers.SGD(0.25, momentum=0.5), 0.25, 0),
+        (lambda optimizers: optimizers.Adam(0.25), 0.25, 1),
+        (lambda optimizers: optimizers.Lamb(0.25), 0.25, 1),
+        (lambda optimizers: optimizers.LossScaleOptimizer(optimizers.SGD(0.25)), 0.25, 0),
+        (lambda optimizers: optimizers.LossScaleOptimizer(optimizers.Adam(0.25)), 0.25, 1),
+        (lambda optimizers: optimizers.SGD(experiment.warmed_up(0.25, 100)), 0.25, 0),
+        (lambda optimizers: optimizers.Adam(experiment.warmed_up(0.25, 9, start=0.125)), 0.25, 1),
+        (lambda optimizers: optimizers.SGD(cosine_with_a_warm_up()), 0.25, 0),
+        (lambda optimizers: optimizers.SGD(half_of_each_step()), None, 0),  # 0 at first
+    ],
+    ids=[
+        "SGD",
+        "Adam",
+        "Lamb",
+        "SGD of a scaled loss",
+        "Adam of a scaled loss",
+        "warmed up",
+        "warmed up from above 0",
+        "warmed up by Keras",
+        "warmed up by an own schedule",
+    ],
+)
+def test_the_learning_rate_is_that_after_the_warm_up_and_scales_by_the_optimizer(
+    make, rate, adaptive
+):
+    def train():
+        import keras
+        import numpy as np
+
+        model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+        model.compile(make(keras.optimizers), "mse", run_eagerly=True)
+        model.fit(np.ones((9, 1)), np.ones(9), batch_size=1, verbose=0)
+
+    found = FirstSteps(train, 5)()
+    assert found.get("learning_rate") == rate
+    assert found["adaptive"] == adaptive

@@ -32,6 +32,12 @@ def test_other_invalid_arguments_are_refused(name, value, expected):
         plan_training(None, **{"train": train, name: value})
 
 
+@pytest.mark.parametrize("precision", ["mixed_float", "mixed_float16"])
+def test_a_precision_is_refused_as_by_other_calls(precision):
+    with pytest.raises(InvalidArgument, match=f"^precision: expected .*, got '{precision}'"):
+        plan_training(None, train, workers=[1], precision=precision, gpus_per_trial=0)
+
+
 def test_a_setting_of_searches_alone_is_refused():
     with pytest.raises(WrongCall, match="stopping"):
         plan_training(None, train, stopping=None)

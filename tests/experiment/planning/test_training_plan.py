@@ -56,6 +56,11 @@ def test_the_speeds_are_those_of_computing_in_parts_and_of_the_exchange():
     assert (four.larger_batch, four.larger_rate) == (256, 0.4)
 
 
+def test_the_rate_of_an_adaptive_optimizer_grows_with_the_square_root_of_the_batch():
+    *_, four = plan_of(rule="sqrt").speeds
+    assert (four.larger_batch, four.larger_rate) == (256, 0.2)
+
+
 def test_what_is_not_known_is_left_out():
     (two,) = plan_of([2], batch_size=None, learning_rate=None).speeds
     assert two.larger_batch is None

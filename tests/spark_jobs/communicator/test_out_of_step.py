@@ -120,6 +120,21 @@ def test_a_shared_vector_gets_the_changes_of_all(size, length, dtype):
         np.testing.assert_array_equal(after, initial + size * (size + 1) / 2)
 
 
+@pytest.mark.parametrize(("size", "length"), [(1, 5), (2, 7), (3, 11), (4, 12), (4, 2)])
+def test_a_shared_vector_is_cut_by_size(size, length):
+    """Each member keeps a part of it, in the order of their ranks, none a larger one."""
+
+    def body(communicator):
+        communicator.share(np.arange(length), add)
+        communicator.barrier()
+        [chunk] = communicator._home._chunks.values()
+        return chunk.read()[0].tolist()
+
+    chunks = results(size, body)
+    assert np.concatenate(chunks).tolist() == list(range(length))
+    assert max(map(len, chunks)) - min(map(len, chunks)) <= 1
+
+
 def test_the_staleness_counts_the_changes_of_others_since_the_last_fetch():
     def body(communicator):
         shared = communicator.share(np.zeros(5), add)

@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import json
 import socket
 import subprocess
@@ -8,28 +9,33 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cloudpickle
+import msgspec
 import pytest
+from pyspark import TaskContext
 
 import experiment
 from search.trial import Outcome, Trial
 from spark_jobs import time_limits
 from spark_jobs.addresses import OwnAddress
 from spark_jobs.channel.credentials import make_certificate
-from spark_jobs.channel.grpc_channel import Address
+from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.channel.reporter import Reporter
-from spark_jobs.messages import Attempt, Gang, Heard, decode, encode
+from spark_jobs.messages import Attempt, Gang, Heard, Hello, Next, Stop, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.slot import slot
 from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.config import SlotConfig
 from spark_jobs.slot.gang.held_ports import HeldPorts
 from spark_jobs.slot.host import host_name
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
-from spark_jobs.slot.slot import make_runner, pull_trials
+from spark_jobs.slot.slot import make_runner, pull_trials, run_trials
 from spark_jobs.trial.gang_connections import CONNECT, connected
+from spark_jobs.trial.precision import why_slow
 from spark_jobs.trial.trial_process import Program
 from tests import ROOT
 from tests.spark_jobs import train_functions as functions
+from tests.spark_jobs.channel.channel_contract import Script
 from tests.spark_jobs.trial.events.test_event_file import hparams_data, metadata, scalars
 
 
@@ -292,6 +298,66 @@ def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monk
         outcome = run_attempt(config, attempt, make_runner(config, {}), sent.append, reporter)
     assert outcome.status == "finished"
     assert sent == ["trial 0 shows twice in TensorBoard: refused"]
+
+
+class OneTrial(Script):
+    """A driver that has one trial."""
+
+    def __init__(self):
+        super().__init__(Attempt(Trial(0, {"x": 1})), Stop())
+
+    def report(self, message):
+        return Heard()
+
+    def of_kind(self, kind):
+        return [message for message in self.heard if isinstance(message, kind)]
+
+
+@pytest.fixture
+def heard_of_slot(tmp_path, monkeypatch):
+    """Return a function that lets a slot run a trial, and returns the driver."""
+    monkeypatch.setattr(TaskContext, "_taskContext", None)  # this process is in no task afterwards
+
+    def heard(function, cpus=1, **settings):
+        driver, task = OneTrial(), TaskContext()
+        task._cpus = cpus
+        task._resources = {}
+        with ChannelServer("127.0.0.1", driver) as server:
+            config = config_of(tmp_path, address=server.address)
+            program = msgspec.structs.replace(config.program, **settings)
+            config = msgspec.structs.replace(config, program=program)
+            run_trials(config, cloudpickle.dumps(function), "1.0.0", task)
+        return driver
+
+    return heard
+
+
+def test_hogwild_uses_the_cores_of_the_task(heard_of_slot):
+    def train(x):
+        names, together = set(), threading.Barrier(3)
+
+        def step(batch):
+            names.add(threading.current_thread().name)
+            together.wait(60)  # for ever, if there are fewer threads
+
+        experiment.hogwild(step, range(3))
+        return len(names)
+
+    driver = heard_of_slot(train, cpus=3)
+    outcomes = [message.outcome for message in driver.of_kind(Next) if message.outcome]
+    assert [(outcome.error, outcome.value) for outcome in outcomes] == [(None, 3.0)]
+
+
+@pytest.mark.parametrize(("flags", "warned"), [("avx512f", True), ("avx512f amx_bf16", False)])
+def test_a_processor_that_is_slow_in_the_precision_is_warned_of(
+    heard_of_slot, tmp_path, monkeypatch, flags, warned
+):
+    processor = tmp_path / "cpuinfo"
+    processor.write_text(f"flags\t\t: fpu {flags}\n")
+    monkeypatch.setattr(slot, "why_slow", functools.partial(why_slow, cpuinfo=processor))
+    driver = heard_of_slot(functions.double, precision="mixed_bfloat16")
+    warnings = [text for message in driver.of_kind(Hello) for text in message.warnings]
+    assert ["has neither AMX nor AVX512-BF16" in text for text in warnings] == [True] * warned
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 
 from search.errors import InvalidArgument
 from spark_jobs.strategies.codistillation.codistillation import check_backend
@@ -18,17 +20,20 @@ from tests.spark_jobs.strategies.codistillation.train_functions import (
 )
 
 
-def regression(weights_of_the_other):
+def regression(weights_of_the_others, teachers=1):
     """Return the weights of rank 0 after steps of softmax regression, and the last step's loss.
 
     Args:
-        weights_of_the_other: The weight of the loss towards rank 1's initial model, by step.
+        weights_of_the_others: The weight of the loss towards the initial models of the others, by
+            step.
+        teachers: The number of the others, from rank 1 on.
     """
     x, y = batch(0)
     truth, weights = np.eye(CLASSES)[y], matrix(0)
-    taught = softmax(x @ matrix(1), axis=1)
+    predicted = [softmax(x @ matrix(rank), axis=1) for rank in range(1, teachers + 1)]
+    taught = np.mean(predicted, axis=0)
     last = 0.0
-    for weight in weights_of_the_other:
+    for weight in weights_of_the_others:
         logits = x @ weights
         logs, predicted = log_softmax(logits, axis=1), softmax(logits, axis=1)
         last = -(truth * logs).sum(axis=1).mean() - weight * (taught * logs).sum(axis=1).mean()
@@ -37,29 +42,61 @@ def regression(weights_of_the_other):
     return weights, last
 
 
+def labelling(weights_of_the_other):
+    """Return the same as `regression` for classes that are true or not, each by itself."""
+    x, y = batch(0)
+    truth, weights = np.eye(CLASSES)[y], matrix(0)
+    taught = expit(x @ matrix(1))
+    last = 0.0
+    for weight in weights_of_the_other:
+        logits = x @ weights
+        last = _binary(truth, logits) + weight * _binary(taught, logits)
+        predicted = expit(logits)
+        gradient = x.T @ (predicted - truth + weight * (predicted - taught)) / truth.size
+        weights = weights - RATE * gradient
+    return weights, last
+
+
+def _binary(target, logits):
+    return -(target * log_expit(logits) + (1 - target) * log_expit(-logits)).mean()
+
+
 @pytest.mark.slow
 @pytest.mark.contract
 @pytest.mark.parametrize(
-    ("loss", "workers", "floatx"),
+    ("kind", "workers", "teachers", "floatx"),
     [
-        ("logits", 2, "float64"),
-        ("probabilities", 2, "float32"),
-        ("logits", 3, "float32"),
+        ("logits", 2, 1, "float64"),
+        ("probabilities", 2, 1, "float32"),
+        ("logits", 3, 1, "float32"),
+        ("logits", 3, 2, "float32"),
+        ("own class", 2, 1, "float32"),
     ],
 )
-def test_a_model_learns_from_the_labels_and_from_the_other_model(
-    gangs, tmp_path, loss, workers, floatx
+def test_a_model_learns_from_the_labels_and_from_the_mean_of_the_other_models(
+    gangs, tmp_path, kind, workers, teachers, floatx
 ):
-    """Compared with softmax regression in NumPy; a third worker publishes nothing."""
+    """Compared with softmax regression in NumPy; a worker that is no teacher publishes nothing."""
     call = functions.taught_in_the_third_step
-    found, *_ = gangs.values(call, workers, str(tmp_path), loss, floatx)
-    weights, last = regression([0, 0, WEIGHT])
+    found, *_ = gangs.values(call, workers, str(tmp_path), kind, floatx, teachers)
+    weights, last = regression([0, 0, WEIGHT], teachers)
     np.testing.assert_allclose(found["weights"], weights, atol=1e-5)
     assert found["loss"] == pytest.approx(last, abs=1e-5)
     x, y = batch(0)
     own = -log_softmax(x @ weights, axis=1)[np.arange(len(y)), y].mean()
     assert found["val_loss"] == pytest.approx(own, abs=1e-5)
     assert found["evaluated"] == pytest.approx(own, abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_functional_model_learns_labels_from_the_other_model(gangs, tmp_path):
+    """By binary cross-entropy, compared with logistic regression in NumPy."""
+    call = functions.taught_in_the_third_step
+    found, *_ = gangs.values(call, 2, str(tmp_path), "labels", "float32", 1)
+    weights, last = labelling([0, 0, WEIGHT])
+    np.testing.assert_allclose(found["weights"], weights, atol=1e-5)
+    assert found["loss"] == pytest.approx(last, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -77,6 +114,18 @@ def test_other_losses_are_refused(gangs):
         assert message == (
             "loss: expected one categorical or binary cross-entropy of keras.losses, for "
             "'codistillation', got 'mse'; compile the model with one"
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+@pytest.mark.parametrize("kind", ["own class", "spare layer"])
+def test_a_model_that_keras_does_not_copy_is_refused(gangs, kind):
+    for message in gangs.values(functions.refused_model, 2, kind):
+        assert re.sub("<.*>", "a model", message) == (
+            "model: expected one that keras.models.clone_model copies with all weights, for "
+            "'codistillation', got a model; use keras.Sequential or a functional model, with a "
+            "keras.layers.Input, or add get_config to a class of your own"
         )
 
 

@@ -29,29 +29,66 @@ def matrix(rank: int) -> Any:
     return np.random.default_rng(100 + rank).normal(size=(4, CLASSES)).astype("float32")
 
 
-def build(rank: int, loss: str, rate: float = RATE) -> Any:
+def build(rank: int, kind: str, rate: float = RATE) -> Any:
+    """Return a compiled model with a worker's initial weights.
+
+    Args:
+        rank: The worker's rank.
+        kind: What it predicts: 'logits' or 'probabilities' of the classes, one of which is true,
+            'labels', the probability of each class by itself, as a functional model, or 'own class'
+            for a model of one that predicts logits.
+        rate: The learning rate.
+    """
     import keras
 
-    activation = None if loss == "logits" else "softmax"
+    activation = {"probabilities": "softmax", "labels": "sigmoid"}.get(kind)
     dense = keras.layers.Dense(CLASSES, activation=activation, use_bias=False)
-    model = keras.Sequential([keras.layers.Input((4,)), dense])
+    if kind == "labels":
+        pixels = keras.Input((4,))
+        model = keras.Model(pixels, dense(pixels))
+    elif kind == "own class":
+        model = own_class(configured=True)
+        model(np.zeros((1, 4)))  # makes its weights
+    else:
+        model = keras.Sequential([keras.layers.Input((4,)), dense])
     model.set_weights([matrix(rank)])
+    losses = {
+        "probabilities": "sparse_categorical_crossentropy",
+        "labels": "binary_crossentropy",
+    }
     logits = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(
-        keras.optimizers.SGD(rate),
-        logits if loss == "logits" else "sparse_categorical_crossentropy",
-    )
+    model.compile(keras.optimizers.SGD(rate), losses.get(kind, logits))
     return model
 
 
-def waiting(wait_at: int, file: Path) -> Any:
-    """Return a callback that waits for a file before a step, counted from 0."""
+def own_class(configured: bool) -> Any:
+    """Return a model of a class of the user's own, with a configuration for Keras or without."""
+    import keras
+
+    class Own(keras.Model):  # type: ignore[misc]  # Keras has no types
+        def __init__(self, units: int) -> None:
+            super().__init__(name="own")
+            self.dense = keras.layers.Dense(units, use_bias=False)
+
+        def call(self, x: Any) -> Any:
+            return self.dense(x)
+
+    class Configured(Own):
+        def get_config(self) -> dict[str, Any]:
+            return {"units": self.dense.units}
+
+    return Configured(CLASSES) if configured else Own(CLASSES)
+
+
+def waiting(wait_at: int, *files: Path) -> Any:
+    """Return a callback that waits for files before a step, counted from 0."""
     import keras
 
     class Waiting(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             if epoch == wait_at:
-                wait_for(file)
+                for file in files:
+                    wait_for(file)
 
     return Waiting()
 
@@ -61,26 +98,35 @@ def wait_for(file: Path) -> None:
         time.sleep(0.01)
 
 
-def taught_in_the_third_step(worker: Worker, folder: str, loss: str, floatx: str) -> dict[str, Any]:
-    """Train rank 0 three steps, the last one with rank 1's model, which learns nothing.
+def taught_in_the_third_step(
+    worker: Worker, folder: str, kind: str, floatx: str, teachers: int
+) -> dict[str, Any]:
+    """Train rank 0 three steps, the last one with the teachers' models, which learn nothing.
 
-    A third worker publishes nothing.
+    Args:
+        worker: The worker.
+        folder: A folder of all workers.
+        kind: What the models predict, see `build`.
+        floatx: The type of the weights.
+        teachers: The number of workers from rank 1 on that publish weights; others do not.
     """
     import keras
 
     keras.config.set_floatx(floatx)
-    published = Path(folder, "published")
+    published = [Path(folder, f"published {rank}") for rank in range(teachers + 1)]
 
     class Tell(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            published.touch()
+            published[worker.rank].touch()
 
     x, y = batch(worker.rank)
+    if kind == "labels":
+        y = np.eye(CLASSES, dtype="float32")[y]
     settings = Codistillation(every=1, weight=WEIGHT, burn_in=2)
     with worker.connected(settings) as communicator:
-        model = build(worker.rank, loss, RATE if worker.rank == 0 else 0.0)
-        own = [waiting(1, published)] if worker.rank == 0 else [Tell()]
-        epochs = 3 if worker.rank < 2 else 0
+        model = build(worker.rank, kind, RATE if worker.rank == 0 else 0.0)
+        own = [waiting(1, *published[1:])] if worker.rank == 0 else [Tell()]
+        epochs = 3 if worker.rank <= teachers else 0
         fitted = model.fit(
             x, y, batch_size=8, epochs=epochs, validation_data=(x, y), callbacks=own, verbose=0
         )
@@ -133,6 +179,32 @@ def refused(worker: Worker, compiled: str) -> str:
         model.compile(loss=compiled)
         try:
             model.fit(x, y, verbose=0)
+        except InvalidArgument as error:
+            return str(error)
+    return ""
+
+
+def refused_model(worker: Worker, kind: str) -> str:
+    """Return why a model is refused that Keras does not copy.
+
+    Args:
+        worker: The worker.
+        kind: 'own class' for one without a configuration, 'spare layer' for a layer that is not
+            among those from the input to the output, so that its weights are not copied.
+    """
+    import keras
+
+    if kind == "own class":
+        model = own_class(configured=False)
+    else:
+        pixels = keras.Input((4,))
+        model = keras.Model(pixels, keras.layers.Dense(CLASSES)(pixels), name="own")
+        model.spare = keras.layers.Dense(1)
+        model.spare.build((None, CLASSES))
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with worker.connected(Codistillation()):
+        try:
+            model.fit(*batch(worker.rank), verbose=0)
         except InvalidArgument as error:
             return str(error)
     return ""

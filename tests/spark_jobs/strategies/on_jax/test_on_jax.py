@@ -87,6 +87,16 @@ def test_two_workers_train_the_model_of_one(one, two):
 
 
 @pytest.mark.slow
+@pytest.mark.contract
+def test_own_steps_and_loops_of_two_workers_train_the_model_of_one(jax_gangs):
+    (one,) = jax_gangs.values(functions.own_ways, 1)
+    first, second = jax_gangs.values(functions.own_ways, 2)
+    for way in ("step", "loop"):
+        assert difference(one[way], first[way]) < 1e-5
+        assert difference(first[way], second[way]) == 0
+
+
+@pytest.mark.slow
 def test_optimizers_for_large_batches_train_the_model_of_one(jax_gangs):
     (one,) = jax_gangs.values(functions.of_large_batches, 1)
     for found in jax_gangs.values(functions.of_large_batches, 2):

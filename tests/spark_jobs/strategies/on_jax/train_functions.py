@@ -41,6 +41,12 @@ def of_large_batches(worker: Worker) -> dict[str, Any]:
         return {name: fitted(name, None, 20 * BATCH) for name in ("lamb", "muon")}
 
 
+def own_ways(worker: Worker) -> dict[str, Any]:
+    """Return the weights after steps that the user has written, in `fit` and in a loop."""
+    with entered(worker):
+        return {"step": _own_step(), "loop": _own_loop(worker)}
+
+
 CUT = {".*dense.*kernel": (None, "model"), ".*dense.*bias": ("model",)}
 
 
@@ -57,6 +63,71 @@ def everything(worker: Worker, folder: str) -> dict[str, Any]:
             "seen": _seen(worker),
             "called": np.asarray(compiled(network())(digits(3)[0])),
         }
+
+
+def _own_step() -> list[Any]:
+    """Return the weights after steps of a `train_step` as Keras' guide for JAX writes it."""
+    import jax
+    import keras
+
+    class Own(keras.Sequential):  # type: ignore[misc]  # Keras has no types
+        def train_step(self, state: Any, data: Any) -> Any:
+            trainable, fixed, of_optimizer, metrics = state
+            images, labels = data
+
+            def loss(trainable: Any, fixed: Any) -> Any:
+                predicted, fixed = self.stateless_call(trainable, fixed, images, training=True)
+                return self.compute_loss(images, labels, predicted), fixed
+
+            found, gradients = jax.value_and_grad(loss, has_aux=True)(trainable, fixed)
+            trainable, of_optimizer = self.optimizer.stateless_apply(
+                of_optimizer, gradients, trainable
+            )
+            return {"loss": found[0]}, (trainable, found[1], of_optimizer, metrics)
+
+    model = compiled(Own(network().layers))
+    model.fit(*digits(20 * BATCH), batch_size=BATCH, verbose=0)
+    return list(model.get_weights())
+
+
+def _own_loop(worker: Worker) -> list[Any]:
+    """Return the weights after a loop as Keras' guide for JAX writes it.
+
+    Each worker has a part of each batch, as JAX's guide for several processes says.
+    """
+    import jax
+    import keras
+
+    model, optimizer = network(), keras.optimizers.SGD(0.1, momentum=0.9)
+    optimizer.build(model.trainable_variables)
+    losses = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    devices = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
+    spread = jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec("batch"))
+
+    def loss(trainable: Any, fixed: Any, images: Any, labels: Any) -> Any:
+        predicted, fixed = model.stateless_call(trainable, fixed, images, training=True)
+        return losses(labels, predicted), fixed
+
+    @jax.jit
+    def step(trainable: Any, fixed: Any, of_optimizer: Any, batch: Any) -> Any:
+        found, gradients = jax.value_and_grad(loss, has_aux=True)(trainable, fixed, *batch)
+        trainable, of_optimizer = optimizer.stateless_apply(of_optimizer, gradients, trainable)
+        return trainable, found[1], of_optimizer
+
+    state = [
+        [variable.value for variable in variables]
+        for variables in (
+            model.trainable_variables,
+            model.non_trainable_variables,
+            optimizer.variables,
+        )
+    ]
+    data = digits(20 * BATCH)
+    for begin in range(0, 20 * BATCH, BATCH):
+        parts = [array[begin : begin + BATCH][worker.rank :: worker.size] for array in data]
+        batch = [jax.make_array_from_process_local_data(spread, part) for part in parts]
+        state = step(*state, batch)
+    return [np.asarray(weight) for weight in state[0]]
 
 
 def cut(worker: Worker, folder: str) -> dict[str, Any]:
