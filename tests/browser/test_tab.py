@@ -144,12 +144,18 @@ def open_tab(chromium, board):
 
 
 def drawn(frame, label):
-    """Wait until a canvas has anything drawn on it."""
+    """Return whether a canvas has anything but axes, which are grey."""
     canvas = frame.locator(f"canvas[aria-label*='{label}']").first
     canvas.wait_for()
     return canvas.evaluate(
-        """canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
-        .data.some(value => value > 0)"""
+        """canvas => {
+          const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+          for (let at = 0; at < data.length; at += 4) {
+            const colours = data.slice(at, at + 3);
+            if (data[at + 3] > 100 && Math.max(...colours) - Math.min(...colours) > 60) return true;
+          }
+          return false;
+        }"""
     )
 
 
@@ -417,6 +423,7 @@ def test_a_lost_slot_says_why_it_left_and_its_trial_opens_with_the_keyboard(open
     assert lost.endswith("its executor on host host was lost")
     assert later.startswith("1.0.1")
     assert not later.endswith("lost")
+    assert drawn(frame, "Timeline of 2 slots")  # though all trials ended within a second
     frame.get_by_role("group", name="Timeline").focus()
     tip = frame.locator(".tip")
     for trial in (0, 1, 2):
