@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 from urllib.parse import quote
 
+import optuna
 import pytest
 
 import experiment
 from tests.browser.pages import browser, wait_until
+from tests.experiment.runs import make_run
 
 pytestmark = pytest.mark.browser
 
@@ -19,6 +23,11 @@ BOUNDS = {
     "decay": experiment.Float(0.1, 0.9, when={"kind": "b"}),
 }
 SETTINGS = {"preload": (), "isolation": "none", "verbose": 0}
+KINDS = [
+    *("random", "hyperband", "training", "each", "regularized", "reinforce", "optuna"),
+    *("evolution", "steady", "bayes", "grid", "front"),
+]
+POPULATIONS = ("evolution", "steady", "front", "training", "regularized")
 
 
 def train(rate, units, kind, decay=0.0):
@@ -36,15 +45,46 @@ def chromium():
         yield running
 
 
+def train_further(rate, units, kind, group="all", decay=0.0):
+    """Train in parts, each from the checkpoint of the one before."""
+    experiment.checkpoint_dir()
+    for step in range(3):
+        experiment.report(step=step, accuracy=rate * units + decay)
+    return {"accuracy": rate * units + decay}
+
+
 @pytest.fixture(scope="module")
 def results(sparks, tmp_path_factory):
-    """A run of each kind of search, by name."""
+    """A run of each kind of search, by name, and one that has lost an executor."""
     spark = sparks.get("local[2]")
     one = {"optimization_key": "accuracy", "logdir": tmp_path_factory.mktemp("runs"), **SETTINGS}
     several = {**one, "optimization_key": None}
     evolution = {"popsize": 6, "generations": 3, "seed": 1, **one}
     grid = {"rate": [0.01, 0.1], "units": [2, 3], "kind": ["a"]}
+    groups = {"eu": BOUNDS, "us": BOUNDS}
+
+    def by(searcher, name):
+        return experiment.run(
+            spark, train, BOUNDS, searcher=searcher, samples=8, seed=1, name=name, **one
+        )
+
     return {
+        "random": experiment.random_search(
+            spark, train, BOUNDS, samples=8, seed=1, name="random", **one
+        ),
+        "hyperband": experiment.hyperband_search(
+            spark, train_further, BOUNDS, max_epochs=3, seed=1, name="hyperband", **one
+        ),
+        "training": experiment.population_based_training(
+            spark, train_further, BOUNDS, popsize=4, generations=2, seed=1, name="training", **one
+        ),
+        "each": experiment.search_each(
+            spark, train_further, groups, samples=4, seed=1, name="each", **one
+        ).overall,
+        "regularized": by(experiment.RegularizedEvolution(popsize=4, tournament=2), "regularized"),
+        "reinforce": by(experiment.Reinforce(), "reinforce"),
+        "optuna": by(experiment.OptunaSearcher(optuna.samplers.TPESampler()), "optuna"),
+        "lost": experiment.load(make_run(one["logdir"], lost=(3,), name="lost")),
         "evolution": experiment.evolutionary_search(
             spark, train, BOUNDS, generational=True, name="evolution", **evolution
         ),
@@ -104,13 +144,36 @@ def open_tab(chromium, board):
 
 
 def drawn(frame, label):
-    """Wait until a canvas has anything drawn on it."""
+    """Return whether a canvas has anything but axes, which are grey."""
     canvas = frame.locator(f"canvas[aria-label*='{label}']").first
     canvas.wait_for()
     return canvas.evaluate(
-        """canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
-        .data.some(value => value > 0)"""
+        """canvas => {
+          const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+          for (let at = 0; at < data.length; at += 4) {
+            const colours = data.slice(at, at + 3);
+            if (data[at + 3] > 100 && Math.max(...colours) - Math.min(...colours) > 60) return true;
+          }
+          return false;
+        }"""
     )
+
+
+def points(frame, label):
+    """Return how many points a chart has, as it says to screen readers."""
+    canvas = frame.locator(f"canvas[aria-label*='{label}']").first
+    canvas.wait_for()
+    return int(re.search(r"(\d+) points; arrow keys", canvas.get_attribute("aria-label"))[1])
+
+
+def tips(page, chart, count):
+    """Return what a chart says of so many points, to which arrow keys go."""
+    chart.locator("canvas").focus()
+    said = []
+    for _ in range(count):
+        page.keyboard.press("ArrowRight")
+        said.append(chart.get_by_role("status").inner_text())
+    return said
 
 
 def rows(frame):
@@ -120,13 +183,52 @@ def rows(frame):
     )
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_view_of_each_kind_of_search_is_filled(open_tab, results, kind):
+    result = results[kind]
+    page, frame = open_tab(result, "overview")
+    assert drawn(frame, "Best value so far")
+    assert points(frame, "Best value so far") > len(result.trials) / 2  # all but outliers
+    frame.get_by_role("tab", name="Trials").click()
+    grid = frame.get_by_role("grid")
+    assert grid.get_attribute("aria-rowcount") == str(len(result.trials) + 1)
+    assert sorted(int(row[0]) for row in rows(frame)) == [trial.id for trial in result.trials]
+    frame.get_by_role("tab", name="Parameters").click()
+    names = result.trials[0].params if result.space is None else result.space
+    bars = frame.get_by_label("Importance").locator("li")
+    wait_until(page, lambda: bars.count() == len(names))
+    for name in names:
+        assert drawn(frame, f" by {name}.")
+    assert drawn(frame, "the brighter, the better")
+    assert points(frame, "the brighter, the better") > 0
+    assert drawn(frame, "Parallel coordinates")
+    frame.get_by_role("tab", name="Population").click()
+    shown = "Population, " if kind in POPULATIONS else "Proposed trials"
+    assert drawn(frame, shown)
+    assert points(frame, shown) > 0
+    if kind == "front":
+        assert drawn(frame, "Pareto front")
+    frame.get_by_role("tab", name="Slots").click()
+    assert drawn(frame, "Timeline of")
+    assert frame.get_by_role("table", name="Slots").locator("tbody tr").count() > 0
+    frame.get_by_role("tab", name="Runs").click()
+    table = frame.get_by_role("table", name="Runs", exact=True)
+    assert table.get_by_text(result.logdir.rpartition("/")[2]).is_visible()
+
+
 def test_the_runs_of_a_folder_are_compared_side_by_side(open_tab, results):
     _, frame = open_tab()
     table = frame.get_by_role("table", name="Runs", exact=True)
     assert table.locator("tbody tr").count() == len(results)
     for name in ("evolution", "grid"):
         folder = results[name].logdir.rpartition("/")[2]
-        assert folder in table.inner_text()
+        result = results[name]
+        row = table.locator("tr", has_text=folder).locator("td").all_inner_texts()
+        call = "evolutionary_search" if name == "evolution" else "launch"
+        ended = len(result.trials)
+        best = f"accuracy {result.best.value:.6g}"
+        assert (row[2], row[5]) == (call, "finished")
+        assert row[6:] == [f"{ended} of {ended}", str(len(result.failed)), best]
         frame.get_by_label(f"compare {folder}").check()
     frame.get_by_label("Best value so far of each chosen run").locator("canvas").wait_for()
     beside = frame.get_by_role("table", name="Best configurations and settings side by side")
@@ -142,6 +244,9 @@ def test_the_runs_of_a_folder_are_compared_side_by_side(open_tab, results):
     for from_the_end in (300, 3):  # the chart shows nothing for the first movement
         over.hover(position={"x": over.bounding_box()["width"] - from_the_end, "y": 100})
     chart.locator(".u-legend tr").first.get_by_text(str(ended), exact=True).wait_for()
+    frame.get_by_label("Best so far over").select_option("time in seconds")
+    chart.locator(".u-legend tr").first.get_by_text("seconds", exact=True).wait_for()
+    assert chart.locator("canvas").count() == 1
 
 
 def test_the_overview_has_the_best_configuration_as_python(open_tab, results):
@@ -153,6 +258,8 @@ def test_the_overview_has_the_best_configuration_as_python(open_tab, results):
     assert found["params"] == result.best.params
     assert "24 of 24 trials ended" in frame.get_by_label("State").inner_text()
     assert drawn(frame, "Best value so far")
+    frame.get_by_role("combobox", name="Over", exact=True).select_option("time")
+    frame.locator("canvas[aria-label*='time since the start']").wait_for()
 
 
 def test_the_overview_leads_to_the_failed_trials(open_tab, results):
@@ -178,6 +285,13 @@ def test_the_trials_are_sorted_filtered_and_opened(open_tab, results):
     page, frame = open_tab(result, "trials")
     ranking = [str(trial.id) for trial in result.ranking]
     assert [row[0] for row in rows(frame)][:3] == ranking[:3]
+    heads = frame.get_by_role("columnheader")
+    units = heads.all_inner_texts().index("units")
+    assert rows(frame)[0][units] == str(result.best.params["units"])  # 8, not 8.000
+    frame.get_by_text("Columns").click()
+    frame.get_by_role("checkbox", name="units").uncheck()
+    assert "units" not in heads.all_inner_texts()
+    frame.get_by_text("Columns").click()
     head = frame.get_by_role("button", name="trial", exact=True)
     head.click()
     assert head.evaluate("button => button === document.activeElement")  # though made anew
@@ -185,6 +299,7 @@ def test_the_trials_are_sorted_filtered_and_opened(open_tab, results):
     frame.get_by_label("Filter").fill("status=failed")
     failed = [str(trial.id) for trial in result.failed]
     assert sorted(row[0] for row in rows(frame)) == sorted(failed)
+    assert frame.get_by_role("grid").get_attribute("aria-rowcount") == str(1 + len(failed))
     frame.locator("[role=row]:not(.head)").first.click()
     dialog = frame.get_by_role("dialog")
     dialog.get_by_text("Failed: user error").wait_for()
@@ -212,10 +327,30 @@ def test_the_importance_is_that_of_the_result(open_tab, results):
     bars.first.wait_for()
     expected = list(result.importance()["hyperparameter"])
     wait_until(page, lambda: [text.split("\n")[0] for text in bars.all_inner_texts()] == expected)
-    for label in (f"by {expected[0]}", "by rate and", "Parallel coordinates"):
-        assert drawn(frame, label) or label == "by rate and"
     for name in BOUNDS:
-        assert drawn(frame, f"by {name}")
+        assert drawn(frame, f"by {name}.")
+    # The contour is of the most important ones, until others are chosen.
+    assert drawn(frame, f"by {expected[0]} and {expected[1]};")
+    frame.get_by_label("Horizontal axis").select_option(expected[2])
+    assert drawn(frame, f"by {expected[2]} and {expected[1]};")
+
+
+def test_trials_are_kept_by_a_part_of_an_axis(open_tab, results):
+    result = results["steady"]
+    page, frame = open_tab(result, "parameters")
+    chart = frame.get_by_role("region", name="All hyperparameters")
+    assert drawn(frame, "Parallel coordinates")
+    label = chart.locator("canvas").get_attribute("aria-label")
+    assert "over rate (log), units, kind, decay, accuracy ↑." in label
+    says = chart.get_by_role("status")
+    assert says.inner_text() == f"{len(result.scores)} trials with a value"
+    chart.locator("canvas").focus()
+    page.keyboard.press("ArrowUp")  # the lowest quarter of the first axis
+    kept = [trial for trial, _ in result.scores if math.log10(trial.params["rate"]) <= -4 + 3 / 4]
+    assert says.inner_text().startswith(f"{len(kept)} trial")
+    assert "kept" in says.inner_text()
+    page.keyboard.press("Escape")
+    assert says.inner_text() == f"{len(result.scores)} trials with a value"
 
 
 def test_the_population_is_shown_generation_by_generation(open_tab, results):
@@ -228,6 +363,8 @@ def test_the_population_is_shown_generation_by_generation(open_tab, results):
     selections = frame.get_by_role("table", name="Selections of generation 1")
     assert selections.locator("tbody tr").count() == 6
     assert drawn(frame, "Population, generation 1")
+    for title in ("Best and mean of the population", "Share accepted", "Diversity"):
+        frame.get_by_role("img", name=title, exact=True).locator("canvas").wait_for()
     slider.fill("0")  # all of its candidates found free places, failed ones too
     status = frame.locator("[role=status]", has_text="generation 0: 6 members, took").first
     status.wait_for()
@@ -239,6 +376,13 @@ def test_the_population_is_shown_generation_by_generation(open_tab, results):
 def test_a_search_without_generations_has_stages_by_trials(open_tab, results):
     _, frame = open_tab(results["steady"], "population")
     frame.locator("[role=status]", has_text="after 24 trials").first.wait_for()
+    slider = frame.get_by_role("slider")
+    assert slider.input_value() == slider.get_attribute("max") == "23"
+    frame.get_by_role("button", name="Play").click()  # from the first stage on
+    frame.locator("[role=status]", has_text="after 2 trials").first.wait_for()
+    frame.get_by_role("button", name="Pause").click()
+    frame.get_by_role("button", name="Play").wait_for()
+    assert 0 < int(slider.input_value()) < 23
 
 
 def test_several_objectives_have_a_front(open_tab, results):
@@ -270,6 +414,26 @@ def test_the_slots_have_a_lane_each_and_a_table_of_reasons(open_tab, results):
     assert "2 slots" in status.inner_text()
     assert drawn(frame, "Timeline of 2 slots")
     assert frame.get_by_role("table", name="Slots").locator("tbody tr").count() == 2
+
+
+def test_a_lost_slot_says_why_it_left_and_its_trial_opens_with_the_keyboard(open_tab, results):
+    page, frame = open_tab(results["lost"], "slots")
+    lost, later = frame.get_by_role("table", name="Slots").locator("tbody tr").all_inner_texts()
+    assert lost.startswith("1.0.0")
+    assert lost.endswith("its executor on host host was lost")
+    assert later.startswith("1.0.1")
+    assert not later.endswith("lost")
+    assert drawn(frame, "Timeline of 2 slots")  # though all trials ended within a second
+    frame.get_by_role("group", name="Timeline").focus()
+    tip = frame.locator(".tip")
+    for trial in (0, 1, 2):
+        page.keyboard.press("ArrowDown")
+        assert tip.inner_text().startswith(f"trial {trial}: ")
+    page.keyboard.press("ArrowDown")  # where the lane ends
+    assert tip.inner_text().startswith("trial 3: lost after ")
+    assert "its executor on host host was lost" in tip.inner_text()
+    page.keyboard.press("Enter")
+    frame.get_by_role("dialog", name="Trial 3").wait_for()
 
 
 def test_the_questions_of_a_new_user_are_answered_in_words(open_tab, results):
@@ -330,8 +494,11 @@ def test_views_and_trials_can_be_reached_with_the_keyboard(open_tab, results):
     frame.get_by_role("tab", name="Overview").focus()
     page.keyboard.press("ArrowRight")
     assert frame.get_by_role("tab", name="Trials").get_attribute("aria-selected") == "true"
-    frame.get_by_role("grid").focus()
+    grid = frame.get_by_role("grid")
+    grid.focus()
     page.keyboard.press("ArrowDown")
+    active = frame.locator(f"[id='{grid.get_attribute('aria-activedescendant')}']")
+    assert active.get_attribute("aria-selected") == "true"
     page.keyboard.press("Enter")
     frame.get_by_role("dialog", name=f"Trial {result.ranking[1].id}").wait_for()
 
@@ -349,6 +516,8 @@ def test_a_trial_that_ends_appears_by_itself(open_tab, sparks, tmp_path):
     def waits(x):
         import time
 
+        if x == 1:
+            raise ValueError("one is too few")
         while x > 2 and not release.exists():
             time.sleep(0.05)
         return x
@@ -368,6 +537,17 @@ def test_a_trial_that_ends_appears_by_itself(open_tab, sparks, tmp_path):
             page, frame = open_tab(view="overview", url=board.url)
             running = frame.get_by_label("Running now")
             wait_until(page, lambda: "trial 4" in running.inner_text())
+            state = frame.get_by_label("State")
+            wait_until(page, lambda: re.search("about .+ left", state.inner_text()) is not None)
+            chart = frame.locator(".figure", has=frame.locator("canvas[aria-label^='Best value']"))
+            said = sorted(tips(page, chart, 5))
+            assert said[0].startswith("trial 0: 0\n")
+            assert said[1].startswith("trial 1: user error: ValueError: one is too few\n")
+            assert said[2].startswith("trial 2: 2\n")
+            assert [tip.split("\n")[0] for tip in said[3:]] == [
+                "trial 3: running",
+                "trial 4: running",
+            ]
             _, beside = open_tab(view="trials", url=board.url)
             beside.get_by_label("Filter").fill("trial=4")
             beside.locator("[role=row]:not(.head)").first.click()
@@ -379,8 +559,8 @@ def test_a_trial_that_ends_appears_by_itself(open_tab, sparks, tmp_path):
             [output] = tmp_path.glob("runs/*/trials/000004/stdout.log")
             output.write_text("the last words\n")
             dialog.get_by_text("the last words").wait_for()
-            done = frame.get_by_label("State").get_by_text("5 of 5 trials ended")
-            done.wait_for()
+            state.get_by_text("5 of 5 trials ended").wait_for()
+            assert "left" not in state.inner_text()
             wait_until(page, lambda: "Nothing: the search has ended." in running.inner_text())
     finally:
         release.touch()

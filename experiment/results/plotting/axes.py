@@ -96,11 +96,17 @@ def score_limits(values: Sequence[float], direction: Direction) -> tuple[float, 
     ranked = sorted(values, key=direction.merit, reverse=True)
     last = len(ranked) - 1
     best, worst, typical = ranked[0], ranked[-1], ranked[min(last, max(1, int(last * _SHOWN)))]
-    if abs(worst / 2 - best / 2) <= 2 * abs(typical / 2 - best / 2):  # halves do not overflow
+    # Halves do not overflow; 2.001 rather than 2, so that rounding hides none of three even values.
+    if abs(worst / 2 - best / 2) <= 2.001 * abs(typical / 2 - best / 2):
         typical = worst
     low, high = min(best, typical), max(best, typical)
     margin = (high / 2 - low / 2) / 10 or abs(high) / 20 or 1.0
     return max(low - margin, -sys.float_info.max), min(high + margin, sys.float_info.max)
+
+
+def mark_best(ax: Any, across: Sequence[float], up: Sequence[float], label: str = "") -> None:
+    """Mark the best trial with a star at one place or several, above all else in a plot."""
+    ax.plot(across, up, "*", color="tab:red", markersize=12, zorder=3, label=label or None)
 
 
 def new_axes() -> Any:

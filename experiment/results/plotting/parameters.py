@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiment.results.importance import importance_of
-from experiment.results.plotting.axes import Axis, literal, new_axes, score_limits
+from experiment.results.plotting.axes import Axis, literal, mark_best, new_axes, score_limits
 from experiment.results.scored_trials import ScoredTrials
 from search.direction import Direction
 
@@ -49,9 +49,9 @@ def draw_slices(result: ScoredTrials, names: Sequence[str]) -> Axes:
         axis = Axis(result, name, [trial.params[name] for trial, _ in scores])
         panel.scatter(axis.positions, [v for _, v in scores], c=[t.id for t, _ in scores], s=14)
         best = result.best
-        places = [p for p, (t, _) in zip(axis.positions, scores, strict=True) if t is best]
-        if best is not None and places:
-            panel.plot(places, [best.value], "*", color="tab:red", markersize=12)
+        for position, (trial, value) in zip(axis.positions, scores, strict=True):
+            if trial is best:
+                mark_best(panel, [position], [value])
         panel.set_xlabel(literal(name) + axis.unit)
         axis.mark(panel, "x")
     if result.scores:
@@ -84,9 +84,9 @@ def draw_contour(result: ScoredTrials, names: Sequence[str], ax: Any) -> None:
         mesh = ax.pcolormesh(*edges, smooth, alpha=0.6, shading="nearest", **colours)
         ax.scatter(x.positions, y.positions, c=values, edgecolors="white", s=26, **colours)
         best = result.best
-        for (trial, _), *place in zip(scores, x.positions, y.positions, strict=True):
+        for (trial, _), right, top in zip(scores, x.positions, y.positions, strict=True):
             if trial is best:
-                ax.plot(*place, "*", color="tab:red", markersize=14, label=f"best: {best.score}")
+                mark_best(ax, [right], [top], f"best: {best.score}")
                 ax.legend(loc="upper left")  # looking for the best place may take seconds
         ax.figure.colorbar(mesh, ax=ax).set_label(literal(result.objective_title))
     ax.set(xlabel=literal(across) + x.unit, ylabel=literal(up) + y.unit)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from experiment.results.plotting.axes import INACTIVE, Axis, literal, new_axes, score_limits
+from experiment.results.plotting.axes import (
+    INACTIVE,
+    Axis,
+    literal,
+    mark_best,
+    new_axes,
+    score_limits,
+)
 from experiment.results.plotting.parameters import draw_contour, draw_importance, draw_slices
 from experiment.results.plotting.timeline import draw_timeline
 from experiment.results.scored_trials import ScoredTrials
@@ -113,6 +120,8 @@ def _convergence(result: ScoredTrials, ax: Any) -> None:
     numbers = [trial.id for trial, _ in result.scores]
     ax.plot(numbers, [value for _, value in result.scores], "o", alpha=0.5, label="trial")
     ax.step(numbers, best, where="post", label="best so far")
+    if result.best is not None:
+        mark_best(ax, [result.best.id], best[-1:], "best trial")
     if result.failed:  # they have no value: drawn at the lower edge
         bottom, edge = [0.02] * len(result.failed), ax.get_xaxis_transform()
         failed = [trial.id for trial in result.failed]
@@ -136,7 +145,11 @@ def _parameter(result: ScoredTrials, scores: Scores, name: str, ax: Any) -> None
     if scores:
         direction = Direction.parse(result.direction)
         ax.set_ylim(*score_limits([value for _, value in scores], direction))
-    ax.set_title(literal(f"{result.objective_title} by {name}"))
+    best = result.best
+    for position, (trial, value) in zip(axis.positions, scores, strict=True):
+        if trial is best:  # none if the best trial lacks the hyperparameter
+            mark_best(ax, [position], [value])
+    ax.set_title(literal(f"{result.objective_title} by {name}; star: the best trial"))
 
 
 def _parallel(result: ScoredTrials, scores: Scores, names: list[str], ax: Any) -> None:
@@ -146,12 +159,23 @@ def _parallel(result: ScoredTrials, scores: Scores, names: list[str], ax: Any) -
     values = [[t.params[name] for t, _ in scores if name in t.params] for name in names]
     axes = [Axis(result, name, some) for name, some in zip(names, values, strict=True)]
     columns = [axis.heights_of(there) for axis, there in zip(axes, has, strict=True)]
-    axes.append(Axis(result, None, [value for _, value in scores]))
+    shown = [value for _, value in scores]
+    low, high = score_limits(shown or [0.0], Direction.parse(result.direction))
+    beyond = "min" if min(shown, default=low) < low else "max"
+    beyond = beyond if any(not low <= value <= high for value in shown) else "neither"
+    shown = [min(max(value, low), high) for value in shown]  # outliers are at the edge
+    axes.append(Axis(result, None, shown))
     columns.append(axes[-1].heights)
     lines = [list(enumerate(heights)) for heights in zip(*columns, strict=True)]
     collection = LineCollection(lines, cmap="viridis", linewidths=1.2, alpha=0.7)
-    collection.set_array([value for _, value in scores])
+    collection.set_array(shown)
     ax.add_collection(collection)
+    best = result.best
+    for (trial, _), line in zip(scores, lines, strict=True):
+        if trial is best:
+            across, heights = zip(*line, strict=True)
+            ax.plot(across, heights, color="tab:red", linewidth=2)
+            mark_best(ax, across[-1:], heights[-1:])
     inactive = [(INACTIVE, "inactive")]
     for place, axis in enumerate(axes):
         ax.axvline(place, color="black", linewidth=0.8)
@@ -170,4 +194,6 @@ def _parallel(result: ScoredTrials, scores: Scores, names: list[str], ax: Any) -
     ax.set_xticks(range(len(axes)), [*titles, literal(result.objective_title)])
     lowest = min(map(min, columns)) if scores else 0.0
     ax.set(xlim=(-0.2, len(axes) - 0.6), ylim=(lowest - 0.05, 1.05), yticks=[])
-    ax.figure.colorbar(collection, ax=ax).set_label(literal(result.objective_title))
+    bar = ax.figure.colorbar(collection, ax=ax, extend=beyond)
+    bar.set_label(literal(result.objective_title))
+    ax.set_title(literal(f"{result.objective_title} by all hyperparameters; star: the best trial"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiment.results.plotting.axes import mark_best
 from experiment.results.scored_trials import ScoredTrials
 from experiment.results.text import duration
 
@@ -16,7 +17,7 @@ _COLOURS = {
 
 
 def draw_timeline(result: ScoredTrials, ax: Any) -> None:
-    """Draw a lane per slot, with a bar for the last attempt at each trial.
+    """Draw a lane per slot, with a bar for the last attempt at each trial; mark the best trial.
 
     Trials without times, of an outcome that was found in a trial folder, are left out.
     """
@@ -37,6 +38,10 @@ def draw_timeline(result: ScoredTrials, ax: Any) -> None:
             linewidth=0.5,
             label=status,
         )
+    best = None if result.objectives else result.best
+    middles = [((time.start + time.end) / 2 - first, time) for trial, time in bars if trial is best]
+    for middle, time in middles:
+        mark_best(ax, [middle] * len(time.slots), [lanes[s] for s in time.slots], "best trial")
     busy = sum((time.end - time.start) * len(time.slots) for _, time in bars)
     use = busy / ((last - first) * len(slots)) if slots and last > first else 0.0
     ax.set_yticks(range(len(slots)), slots)

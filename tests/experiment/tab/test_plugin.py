@@ -12,6 +12,7 @@ import pytest
 
 from experiment.tab.plugin import ENTRY_POINT
 from tests import ROOT
+from tests.experiment.runs import make_run
 
 LISTING = """
 import json, sys, types
@@ -93,11 +94,20 @@ def test_a_file_that_hides_a_package_leaves_out_the_tab_alone(tmp_path, path, hi
     assert str(tmp_path / hiding) in made
 
 
+def test_a_plain_tensorboard_of_a_folder_of_runs_has_the_tab(tmp_path, path):
+    run = make_run(tmp_path)
+    with running_tensorboard(tmp_path, path) as (url, _):
+        listed = answer_of(f"{url}data/plugins_listing")["experiment"]
+        runs = answer_of(f"{url}data/plugin/experiment/runs")
+    assert listed["enabled"]
+    assert listed["tab_name"] == "Experiment"
+    assert [facts["name"] for facts in runs] == [run.name]
+
+
 def test_tensorboard_runs_beside_a_file_that_hides_our_package(tmp_path, path):
     hide(tmp_path, "experiment.py")
     with running_tensorboard(tmp_path, path) as (url, lines):
-        with urllib.request.urlopen(f"{url}data/plugins_listing", timeout=60) as answer:
-            plugins = json.load(answer)
+        plugins = answer_of(f"{url}data/plugins_listing")
     assert "scalars" in plugins
     assert "experiment" not in plugins
     assert any(f"{tmp_path / 'experiment.py'} hides the package" in line for line in lines)
@@ -108,6 +118,11 @@ def hide(folder, hiding):
     file = folder / hiding
     file.parent.mkdir(exist_ok=True)
     file.write_text("raise SystemExit('imported')\n")
+
+
+def answer_of(url):
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        return json.load(answer)
 
 
 @contextlib.contextmanager

@@ -196,7 +196,7 @@ export function limits(run: Run, scores: number[], all: boolean): [number, numbe
   const last = sorted.length - 1;
   const [best, worst] = [sorted[0], sorted[last]];
   let typical = sorted[Math.min(last, Math.max(1, Math.floor(last * 0.9)))];
-  if (all || Math.abs(worst - best) <= 2 * Math.abs(typical - best)) typical = worst;
+  if (all || Math.abs(worst - best) <= 2.001 * Math.abs(typical - best)) typical = worst; // not 2, for rounding
   const [low, high] = [Math.min(best, typical), Math.max(best, typical)];
   const margin = (high - low) * 0.06 || Math.abs(high) * 0.05 || 1;
   return [low - margin, high + margin];

@@ -81,6 +81,10 @@ def points(ax):
     return [tuple(map(float, point)) for point in ax.collections[0].get_offsets()]
 
 
+def places(marks):
+    return [tuple(map(float, place)) for place in marks.get_xydata()]
+
+
 def ticks(axis):
     return [label.get_text() for label in axis.get_ticklabels()]
 
@@ -103,21 +107,22 @@ def test_convergence_has_each_value_and_the_best_so_far(direction, best):
     values = [1.0, 0.5, 3.0, 2.0]
     trials = [finished(n, value) for n, value in enumerate(values)]
     ax = drawn(Result(trials, direction, "/runs", objective="loss"), "convergence")
-    dots, steps = ax.lines
+    dots, steps, star = ax.lines
     assert list(dots.get_xdata()) == list(steps.get_xdata()) == [0, 1, 2, 3]
     assert list(dots.get_ydata()) == values
     assert list(steps.get_ydata()) == best
     assert steps.get_drawstyle() == "steps-post"
+    assert places(star) == [(values.index(best[-1]), best[-1])]
     assert (ax.get_xlabel(), ax.get_ylabel()[:4]) == ("trial", "loss")
     assert ax.get_ylabel()[-1] == ("↑" if direction is Direction.MAX else "↓")
 
 
 def test_convergence_marks_failed_trials_and_names_them_once():
     ax = drawn(maximum(failed(0), finished(1, 1.0), failed(2), cancelled(3)), "convergence")
-    (marks,) = ax.lines[2:]
+    (marks,) = ax.lines[3:]
     assert list(marks.get_xdata()) == [0, 2]
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["trial", "best so far", "failed"]
+    assert labels == ["trial", "best so far", "best trial", "failed"]
 
 
 def test_convergence_is_drawn_by_default():
@@ -133,6 +138,9 @@ def test_a_parameter_is_drawn_against_the_objective():
     ax = drawn(maximum(*trials, space=SPACE), "parameter", parameter="units")
     assert points(ax) == [(8.0, 0.5), (64.0, 0.7)]
     assert (ax.get_xlabel(), ax.get_xscale()) == ("units", "linear")
+    (star,) = ax.lines
+    assert places(star) == [(64.0, 0.7)]
+    assert ax.get_title() == "metric ↑ by units; star: the best trial"
 
 
 def test_a_parameter_on_a_log_scale_is_drawn_on_a_log_scale():
@@ -179,6 +187,21 @@ def test_parallel_coordinates_have_an_axis_for_each_parameter_and_the_objective(
         *("adam", "sgd"),
         *("0.5", "0.7", "0.9"),
     ]
+    star = next(line for line in ax.lines if line.get_marker() == "*")
+    assert places(star) == [(3, 1)]
+    assert ax.get_title() == "accuracy ↑ by all hyperparameters; star: the best trial"
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_outliers_do_not_rule_the_objective_of_parallel_coordinates(direction):
+    values = [direction.weight * value for value in (-1e9, *range(10))]
+    trials = [finished(n, float(value), {"x": n}) for n, value in enumerate(values)]
+    ax = drawn(Result(trials, direction, "/runs"), "parallel")
+    outlier, *others = (heights[-1] for heights in lines(ax))
+    assert outlier in (0, 1)
+    assert max(others) - min(others) > 0.8
+    low, high = ax.collections[0].get_clim()
+    assert high - low < 20
 
 
 @pytest.mark.parametrize("value", [0.5, -3, 0, "adam", None, (8, 8)], ids=str)
@@ -412,6 +435,7 @@ def test_importance_is_a_bar_per_hyperparameter_the_most_important_first():
     assert len(ax.patches) == 3
     assert ticks(ax.yaxis)[0] == "lr"
     assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(1)
+    assert ax.get_title() == "Importance for metric ↑"
 
 
 def test_slices_are_a_panel_per_hyperparameter_with_the_best_trial_marked():
@@ -421,6 +445,8 @@ def test_slices_are_a_panel_per_hyperparameter_with_the_best_trial_marked():
     assert first.get_xscale() == "log"
     assert all(len(panel.lines) == 1 for panel in panels)
     assert first.get_ylim()[0] > -10  # the outlier does not rule
+    title = "metric ↑ by hyperparameter; star: the best trial"
+    assert first.figure.get_suptitle() == title
     with pytest.raises(InvalidArgument, match="None with kind='slice'"):
         searched().plot("slice", ax=first)
 
@@ -429,6 +455,7 @@ def test_a_contour_is_of_the_two_most_important_hyperparameters_or_of_those_chos
     ax = drawn(searched(), "contour")
     assert ax.get_xlabel() == "lr (log)"
     assert len(ax.lines) == 1
+    assert ax.get_title() == f"metric ↑ by lr and {ax.get_ylabel()}"
     ax = drawn(searched(), "contour", parameter=("units", "opt"))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("units", "opt")
     assert ticks(ax.yaxis) == ["adam", "sgd"]
@@ -443,11 +470,14 @@ def test_the_timeline_has_a_lane_per_slot():
     for number, (start, end, *slots) in trials.items():  # trial 3 was found in a trial folder
         times.begin(number, start, slots)
         times.end(number, end)
-    result = maximum(*(finished(number, 1.0) for number in range(5)), times=times)
+    values = [1.0, 2.0, 1.0, 1.0, 1.0]
+    result = maximum(*map(finished, range(5), values), times=times)
     ax = drawn(result, "timeline")
     assert ticks(ax.yaxis) == ["1.2.0", "1.10.0"]
     assert sorted(bar.get_width() for bar in ax.patches) == [2, 2, 4]
     assert "100% of the slots' time" in ax.get_title()
+    (star,) = ax.lines
+    assert places(star) == [(12 - 10, 0)]  # in the middle of trial 1, in the lane of slot 1.2.0
 
 
 def test_limits_leave_all_values_in_view_unless_some_are_far_off():

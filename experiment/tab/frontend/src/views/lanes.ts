@@ -35,7 +35,8 @@ const REASONS: Record<string, string> = {
 /** Return the lanes of all slots, and sums over them. */
 export function lanesOf(run: Run, now: number) {
   const lanes = new Map<string, Lane & {joined: number; gone: number}>();
-  const last = run.facts.ended ?? (run.facts.state === 'running' ? now : (run.facts.last ?? now));
+  const end = run.facts.ended ?? (run.facts.state === 'running' ? now : (run.facts.last ?? now));
+  const last = Math.max(end, run.facts.last ?? end); // the end of a search is written in whole seconds
   const lane = (slot: string, at: number) => {
     let found = lanes.get(slot);
     if (!found) lanes.set(slot, (found = {slot, host: '', use: 0, waited: new Map(), left: '', spans: [], joined: at, gone: last}));

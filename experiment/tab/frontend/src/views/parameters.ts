@@ -29,6 +29,7 @@ export function makeParameters(box: HTMLElement, desk: Desk): View {
   let found: Importance = {};
   let asked = '';
   let [across, up] = ['', ''];
+  let chosen = false; // whether these two stay, though the importance changes
 
   async function ask(run: Run): Promise<void> {
     const version = `${run.name} ${run.facts.counts.done}`;
@@ -60,7 +61,8 @@ export function makeParameters(box: HTMLElement, desk: Desk): View {
       slices.scrollIntoView();
       figures.get(name)?.box.querySelector('canvas')?.focus();
     });
-    if (!names.includes(across)) [across, up] = [names[0] ?? '', names[1] ?? names[0] ?? ''];
+    if (!chosen || !names.includes(across)) [across, up] = [names[0] ?? '', names[1] ?? names[0] ?? ''];
+    chosen ||= known.length > 0; // the most important ones, as soon as these are known
     drawPair(names);
     const [low, high] = limits(run, trials.map((trial) => run.score(trial)!), false);
     if (across) drawContour(contourFigure, run, trials, across, up, [low, high]);
@@ -69,7 +71,7 @@ export function makeParameters(box: HTMLElement, desk: Desk): View {
       figures = new Map(names.map((name) => [name, new Figure(make('div', sliceBox, '', {class: 'slice'}), `${run.title} by ${name}`, desk.openTrial)]));
     }
     for (const [name, figure] of figures) drawSlice(figure, run, trials, name, [low, high]);
-    coordinates.draw(run, trials, names);
+    coordinates.draw(run, trials, run.params);
     void ask(run);
   }
 
@@ -77,11 +79,11 @@ export function makeParameters(box: HTMLElement, desk: Desk): View {
     pair.replaceChildren();
     const titles = names.map((name) => [name, name] as const);
     choice(pair, 'Horizontal axis', titles, across, (name) => {
-      across = name;
+      [across, chosen] = [name, true];
       draw();
     });
     choice(pair, 'Vertical axis', titles, up, (name) => {
-      up = name;
+      [up, chosen] = [name, true];
       draw();
     });
   }

@@ -20,7 +20,7 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
   for (const status of ['finished', 'stopped', 'failed', 'running']) make('span', legend, `■ ${status === 'stopped' ? 'stopped early' : status}`, {class: `is-${status}`});
   make('span', legend, '■ lost', {class: 'is-lost'});
   make('span', legend, '▒ waiting', {class: 'soft'});
-  const scroller = make('div', box, '', {class: 'figure fill timeline', tabindex: 0});
+  const scroller = make('div', box, '', {class: 'figure fill timeline', tabindex: 0, role: 'group', 'aria-label': 'Timeline; up and down go from one trial or wait to the next, Enter opens a trial, plus and minus zoom'});
   const canvas = make('canvas', scroller, '', {role: 'img'});
   const space = make('div', scroller);
   const tip = make('div', box, '', {class: 'tip', role: 'status', hidden: true});
@@ -30,6 +30,7 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
   let lanes: Lane[] = [];
   let [from, to] = [0, 1]; // the shown part of the whole time
   let [begin, end] = [0, 1];
+  let marked = ''; // the key of the span that the keyboard has chosen
 
   function zoom(factor: number, around = 0.5): void {
     const at = from + (to - from) * around;
@@ -57,6 +58,11 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
     for (let index = first; index < last; index++) {
       const top = index * STEP - scroller.scrollTop;
       for (const span of lanes[index].spans) drawSpan(brush, span, x, top, width);
+    }
+    const chosen = marked && spansOf(lanes).find(({key}) => key === marked);
+    if (chosen) {
+      brush.strokeStyle = colour('fg');
+      brush.strokeRect(x(chosen.span.start) - 1, chosen.index * STEP - scroller.scrollTop + 1, Math.max(x(chosen.span.end) - x(chosen.span.start), 1) + 2, STEP - 2);
     }
     brush.restore();
     brush.textBaseline = 'middle';
@@ -104,14 +110,38 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
     return lane?.spans.findLast((span) => at >= span.start - slack && at <= span.end + slack);
   }
 
-  scroller.onscroll = paint;
-  scroller.onpointermove = (event) => {
-    const span = under(event);
-    tip.hidden = !span;
-    if (!span) return;
+  /** Describe a span at a place of the window. */
+  function showTip(span: Span, x: number, y: number): void {
+    tip.hidden = false;
     tip.textContent = described(desk.run, span);
     const bounds = box.getBoundingClientRect();
-    Object.assign(tip.style, {left: `${Math.min(event.clientX - bounds.left + 16, bounds.width - 350)}px`, top: `${event.clientY - bounds.top + 48}px`});
+    Object.assign(tip.style, {left: `${Math.min(x - bounds.left + 16, bounds.width - 350)}px`, top: `${y - bounds.top + 48}px`});
+  }
+
+  /** Choose the next span, or the one before, and bring it into view. */
+  function step(by: number): void {
+    const all = spansOf(lanes);
+    const next = all[Math.min(Math.max(all.findIndex(({key}) => key === marked) + by, 0), all.length - 1)];
+    if (!next) return;
+    marked = next.key;
+    const [at, shown] = [(next.span.start - begin) / (end - begin), to - from];
+    if (at < from || at > to) {
+      from = Math.min(Math.max(0, at - shown / 2), 1 - shown);
+      to = from + shown;
+    }
+    const top = next.index * STEP;
+    scroller.scrollTop = Math.min(top, Math.max(scroller.scrollTop, top + STEP + BOTTOM - scroller.clientHeight));
+    paint();
+    const bounds = canvas.getBoundingClientRect();
+    showTip(next.span, bounds.left + LEFT + ((at - from) / shown) * (bounds.width - LEFT - 10), bounds.top + top - scroller.scrollTop + STEP / 2);
+  }
+
+  scroller.onscroll = paint;
+  scroller.onblur = () => (tip.hidden = true);
+  scroller.onpointermove = (event) => {
+    const span = under(event);
+    if (span) showTip(span, event.clientX, event.clientY);
+    else tip.hidden = true;
   };
   scroller.onpointerleave = () => (tip.hidden = true);
   scroller.onclick = (event) => {
@@ -133,6 +163,13 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
       from = Math.min(Math.max(0, from + shift * span), 1 - span);
       to = from + span;
       paint();
+    } else if (event.key === 'ArrowUp' || event.key === 'ArrowDown') {
+      event.preventDefault(); // it scrolls as far as the chosen one needs
+      step(event.key === 'ArrowUp' ? -1 : 1);
+    } else if (event.key === 'Enter') {
+      event.preventDefault(); // Enter would press the dialog's button, too
+      const trial = spansOf(lanes).find(({key}) => key === marked)?.span.trial;
+      if (trial !== undefined) desk.openTrial(trial);
     }
   };
 
@@ -150,6 +187,14 @@ export function makeSlots(box: HTMLElement, desk: Desk): View {
       paint();
     },
   };
+}
+
+/** All spans, lane by lane, in the order of time; each with a key that it keeps in a running search. */
+function spansOf(lanes: Lane[]): {span: Span; index: number; key: string}[] {
+  return lanes.flatMap(({slot, spans}, index) => {
+    const long = spans.filter((span) => span.trial !== undefined || span.end > span.start);
+    return long.sort((a, b) => a.start - b.start).map((span) => ({span, index, key: `${slot} ${span.start} ${span.trial}`}));
+  });
 }
 
 function described(run: Run, span: Span): string {

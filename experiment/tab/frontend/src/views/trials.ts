@@ -140,7 +140,7 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
       role: 'row',
       id: `row-${index}`,
       'aria-rowindex': index + 2,
-      'aria-selected': index === active,
+      'aria-selected': String(index === active), // as a word: an attribute without a value says nothing
       style: `top:${(index + 1) * HEIGHT}px`,
     });
     columns.forEach((column, place) => {
