@@ -48,6 +48,12 @@ def records(run, event):
     return [record for record in found if record["event"] == event]
 
 
+def named(run, rank):
+    """Return how the failures of a run name a worker: all slots are on one host."""
+    (host,) = {record["host"] for record in records(run, "joined")}
+    return f"worker {rank} of 2, on {host}: "
+
+
 def trains(x):
     """Return x at rank 0; print what frameworks need to find each other."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
@@ -139,12 +145,34 @@ def test_a_worker_that_raises_fails_the_trial_with_its_rank_and_ends_the_others(
 
     with pytest.raises(experiment.SearchFailed) as failed:
         experiment.launch(spark, train, {"x": [1]}, logdir=logdir, **TWO)
-    [trial] = failed.value.result.trials
+    result = failed.value.result
+    [trial] = result.trials
     assert trial.error.kind == "user error"
-    assert trial.error.message == "worker 1 of 2: ValueError: rank 1 does not like this"
+    assert trial.error.message == named(result, 1) + "ValueError: rank 1 does not like this"
     assert "in train" in trial.error.traceback
     ended = json.loads(Path(trial.logdir, "outcome.json").read_text())
     assert (ended["status"], ended["reason"]) == ("cancelled", "worker 1 of 2 has failed")
+
+
+def test_what_only_a_worker_can_know_fails_the_trial_with_its_rank_and_host(spark, logdir):
+    """The driver cannot see which frameworks the hosts of executors have."""
+    with pytest.raises(experiment.SearchFailed) as failed:
+        experiment.launch(
+            spark,
+            lambda x: x,
+            {"x": [1]},
+            strategy=experiment.Jax(unprotected=True),
+            logdir=logdir,
+            **TWO | {"preload": ("tests.whole_searches.without_jax",)},
+        )
+    result = failed.value.result
+    [trial] = result.trials
+    assert trial.error.kind == "user error"
+    assert trial.error.message in [
+        f"{named(result, rank)}search.errors.InvalidArgument: strategy: expected JAX, for 'jax', "
+        f"got none on the host of worker {rank}; install it, or use None"
+        for rank in range(2)
+    ]
 
 
 def counting(folder, fault):
@@ -180,8 +208,8 @@ def kill_the_slot():
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [
-        (kill_this_process, "exit", "worker 1 of 2: signal 9 (SIGKILL) before it returned"),
-        (kill_the_slot, "lost executor", "worker 1 of 2: "),
+        (kill_this_process, "exit", "signal 9 (SIGKILL) before it returned"),
+        (kill_the_slot, "lost executor", ""),
     ],
 )
 def test_a_trial_whose_worker_dies_goes_on_from_its_checkpoint_on_all_ranks(
@@ -201,7 +229,7 @@ def test_a_trial_whose_worker_dies_goes_on_from_its_checkpoint_on_all_ranks(
     assert names == {"began-0-0", "began-1-0", "began-0-5", "began-1-5"}
     [lost] = records(run, "lost")
     assert (lost["kind"], lost["trial"]) == (kind, 0)
-    assert lost["message"].startswith(said)
+    assert lost["message"].startswith(named(run, 1) + said)
     assert lost["slot"] == records(run, "planned")[0]["slots"][1]
 
 
@@ -280,9 +308,11 @@ def test_workers_that_hang_are_ended_at_the_time_limit(spark, logdir, pids):
 
     with pytest.raises(experiment.SearchFailed) as failed:
         experiment.launch(spark, train, {"x": [1]}, logdir=logdir, timeout=1, grace=0.2, **TWO)
-    [trial] = failed.value.result.trials
+    result = failed.value.result
+    [trial] = result.trials
     assert trial.error.kind == "time"
-    assert re.fullmatch(r"worker [01] of 2: ended at the time limit of 1 s", trial.error.message)
+    said = "ended at the time limit of 1 s"
+    assert trial.error.message in (named(result, 0) + said, named(result, 1) + said)
 
 
 @pytest.mark.slow
@@ -381,7 +411,7 @@ def test_a_training_that_fails_raises_with_the_worker(spark, logdir):
     def train():
         raise ValueError("no data") if experiment.rank() else SystemExit(3)
 
-    with pytest.raises(experiment.SearchFailed, match="worker . of 2: "):
+    with pytest.raises(experiment.SearchFailed, match=r"worker . of 2, on \S+: "):
         experiment.distributed_training(
             spark, train, workers=2, logdir=logdir, preload=(), verbose=0
         )
@@ -457,8 +487,8 @@ def test_a_worker_whose_port_is_taken_is_the_machines_failure(spark, logdir):
     [trial] = failed.value.result.trials
     assert trial.error.kind == "machine"
     assert re.fullmatch(
-        r"worker [01] of 2: worker [01] cannot listen at 127.0.0.1:\d+ \(Address already in use\); "
-        r"another program may have taken the port: .*",
+        r"worker [01] of 2, on \S+: worker [01] cannot listen at 127.0.0.1:\d+ "
+        r"\(Address already in use\); another program may have taken the port: .*",
         trial.error.message,
     )
 
@@ -548,7 +578,7 @@ def test_two_executors_run_a_trial_together_and_one_that_is_lost_is_replaced(clu
 
     run = experiment.launch(cluster, train, {"x": [1]}, logdir=logdir, **TWO)
     assert [(t.value, t.attempt) for t in run.trials] == [(7.0, 2)]
-    assert records(run, "lost")[0]["message"].startswith("worker 1 of 2: its executor on host")
+    assert records(run, "lost")[0]["message"].startswith(named(run, 1) + "its executor on host")
 
 
 @pytest.mark.slow
