@@ -12,14 +12,16 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
 
 import experiment
-from experiment.driver.jobs import too_few_slots
+from experiment.driver.jobs import slot_jobs, too_few_slots
 from spark_jobs import time_limits
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.whole_searches import taken_ports
@@ -315,6 +317,29 @@ def test_workers_that_hang_are_ended_at_the_time_limit(spark, logdir, pids):
     assert trial.error.message in (named(result, 0) + said, named(result, 1) + said)
 
 
+def test_a_deadline_ends_a_search_with_a_gang_out(spark, logdir, pids, monkeypatch):
+    """The fake clock passes it once both workers of the second trial hang."""
+
+    def monotonic():
+        return time.monotonic() + 600 * (len(processes_in(Path(pids))) == 2)
+
+    monkeypatch.setattr(slot_jobs, "time", SimpleNamespace(monotonic=monotonic, time=time.time))
+
+    def train(x):
+        if x == 2.0:
+            hang(pids)
+        return x
+
+    grid = {"x": [1.0, 2.0, 3.0]}
+    with pytest.warns(UserWarning, match="the deadline of 600 s has passed: 1 of 3 trials"):
+        run = experiment.launch(spark, train, grid, deadline=600, logdir=logdir, grace=0.2, **TWO)
+    assert run.problem == "the deadline of 600 s has passed"
+    assert [(t.status, t.value) for t in run.trials] == [("finished", 1.0), ("cancelled", None)]
+    assert experiment.load(run.logdir).trials == run.trials
+    assert len(processes_in(Path(pids))) == 2
+    wait_until(lambda: not alive(processes_in(Path(pids))), seconds=10)
+
+
 @pytest.mark.slow
 @pytest.mark.contract
 def test_a_rule_stops_rank_0_and_the_others_are_ended(spark, logdir, pids):
@@ -394,6 +419,23 @@ def test_parallelism_counts_trials_and_population_based_training_hands_checkpoin
         **TWO,
     )
     assert [trial.value for trial in run.trials] == [1, 1, 2, 2, 3, 3]
+
+
+def test_more_trials_at_once_than_slots_run_as_there_are_slots(spark, logdir):
+    def train(x):
+        return x + 10 * experiment.world_size()
+
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup())
+    grid = {"x": [1.0, 2.0, 3.0, 4.0]}
+    run = experiment.launch(spark, train, grid, parallelism=3, logdir=logdir, **TWO)
+    assert [trial.value for trial in run.trials] == [21.0, 22.0, 23.0, 24.0]
+    (job,) = set(tracker.getJobIdsForGroup()) - before
+    (stage,) = tracker.getJobInfo(job).stageIds
+    assert tracker.getStageInfo(stage).numTasks == 6, "slots are asked for all workers"
+    assert {tuple(sorted(planned["slots"])) for planned in records(run, "planned")} == {
+        ("1.0.0", "1.1.0")
+    }
 
 
 def test_one_training_on_several_slots_returns_its_trial(spark, logdir):
