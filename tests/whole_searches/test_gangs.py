@@ -23,6 +23,7 @@ import pytest
 import experiment
 from experiment.driver.jobs import slot_jobs, too_few_slots
 from spark_jobs import time_limits
+from tests.conftest import marked_commands
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.whole_searches import taken_ports
 
@@ -384,6 +385,74 @@ def test_a_search_that_was_ended_with_a_gang_out_is_resumed(spark, logdir, pids,
         spark, train, {"x": [1.0, 2.0, 3.0]}, logdir=logdir, resume=first.logdir, **TWO
     )
     assert [(trial.value, trial.attempt) for trial in run.trials] == [(1.0, 1), (2.0, 2), (3.0, 1)]
+
+
+PROGRAM = """
+import os, pathlib, sys, threading
+import experiment
+from pyspark.sql import SparkSession
+folder = pathlib.Path(sys.argv[1])
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+
+def train(x):
+    if x == 2.0 and not (folder / "may end").exists():
+        (folder / f"pid-{os.getpid()}").touch()
+        threading.Event().wait()
+    return x
+
+run = experiment.launch(
+    spark,
+    train,
+    {"x": [1.0, 2.0, 3.0]},
+    workers_per_trial=2,
+    resume=next((folder / "runs").glob("*"), None),
+    logdir=folder / "runs",
+    preload=(),
+    verbose=0,
+)
+print(run.problem, [(trial.status, trial.attempt) for trial in run.trials], flush=True)
+print(list(spark.sparkContext.statusTracker().getActiveJobsIds()), flush=True)
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_ctrl_c_with_a_gang_out_leaves_no_process_and_a_run_to_resume(tmp_path):
+    def start():
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # its own process group, as in a terminal
+        )
+
+    before = set(marked_commands())
+    with start() as program:
+        try:
+            wait_until(lambda: len(processes_in(tmp_path)) == 2 or program.poll() is not None)
+            assert program.poll() is None, program.communicate()
+            os.killpg(program.pid, signal.SIGINT)
+            wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
+            output, errors = program.communicate(timeout=120)
+        finally:
+            program.kill()
+    assert output.splitlines() == [
+        "interrupted [('finished', 1), ('cancelled', 1)]",
+        "[]",
+    ], errors
+    assert "Traceback" not in errors
+    assert program.returncode == 0
+    wait_until(lambda: not set(marked_commands()) - before, seconds=10)
+    (tmp_path / "may end").touch()
+    with start() as program:
+        try:
+            output, errors = program.communicate(timeout=240)
+        finally:
+            program.kill()
+    ended = "None [('finished', 1), ('finished', 2), ('finished', 1)]"
+    assert output.splitlines() == [ended, "[]"], errors
 
 
 @pytest.mark.slow
