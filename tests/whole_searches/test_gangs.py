@@ -416,43 +416,63 @@ spark.stop()
 """
 
 
+@contextlib.contextmanager
+def program(folder):
+    """Run the program; its second trial hangs unless the folder has a file `may end`."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # its own process group, as in a terminal
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until_workers_hang(process, folder):
+    wait_until(lambda: len(processes_in(folder)) == 2 or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+
+
+def check_that_it_is_resumed(folder):
+    Path(folder, "may end").touch()
+    with program(folder) as process:
+        output, errors = process.communicate(timeout=240)
+    ended = "None [('finished', 1), ('finished', 2), ('finished', 1)]"
+    assert output.splitlines() == [ended, "[]"], errors
+
+
 @pytest.mark.slow
 @pytest.mark.contract
 def test_ctrl_c_with_a_gang_out_leaves_no_process_and_a_run_to_resume(tmp_path):
-    def start():
-        return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(tmp_path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # its own process group, as in a terminal
-        )
-
     before = set(marked_commands())
-    with start() as program:
-        try:
-            wait_until(lambda: len(processes_in(tmp_path)) == 2 or program.poll() is not None)
-            assert program.poll() is None, program.communicate()
-            os.killpg(program.pid, signal.SIGINT)
-            wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
-            output, errors = program.communicate(timeout=120)
-        finally:
-            program.kill()
-    assert output.splitlines() == [
-        "interrupted [('finished', 1), ('cancelled', 1)]",
-        "[]",
-    ], errors
-    assert "Traceback" not in errors
-    assert program.returncode == 0
-    wait_until(lambda: not set(marked_commands()) - before, seconds=10)
-    (tmp_path / "may end").touch()
-    with start() as program:
-        try:
-            output, errors = program.communicate(timeout=240)
-        finally:
-            program.kill()
-    ended = "None [('finished', 1), ('finished', 2), ('finished', 1)]"
+    with program(tmp_path) as process:
+        wait_until_workers_hang(process, tmp_path)
+        os.killpg(process.pid, signal.SIGINT)
+        wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
+        output, errors = process.communicate(timeout=120)
+    ended = "interrupted [('finished', 1), ('cancelled', 1)]"
     assert output.splitlines() == [ended, "[]"], errors
+    assert "Traceback" not in errors
+    assert process.returncode == 0
+    wait_until(lambda: not set(marked_commands()) - before, seconds=10)
+    check_that_it_is_resumed(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+@pytest.mark.fault(23)
+def test_a_driver_that_is_killed_with_a_gang_out_leaves_no_process_and_a_run_to_resume(tmp_path):
+    before = set(marked_commands())
+    with program(tmp_path) as process:
+        wait_until_workers_hang(process, tmp_path)
+        process.kill()
+        wait_until(lambda: not set(marked_commands()) - before, seconds=60)
+    check_that_it_is_resumed(tmp_path)
 
 
 @pytest.mark.slow
