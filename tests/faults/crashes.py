@@ -54,6 +54,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
         resume: The run to resume; '' for a new one.
         master: Spark's master.
         isolation: The isolation of the search.
+        workers: Number of slots of each trial.
         settings: Spark's settings.
     """
 
@@ -62,6 +63,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     resume: str = ""
     master: str = "local[2]"
     isolation: str = "process"
+    workers: int = 1
     settings: dict[str, str] = {}
 
 
@@ -145,6 +147,7 @@ def crash_and_resume(
     *,
     seed: int = 0,
     master: str = "local[2]",
+    workers: int = 1,
     settings: dict[str, str] | None = None,
 ) -> Crashes:
     """Run searches with killed and resumed drivers; compare them with uninterrupted ones.
@@ -154,6 +157,7 @@ def crash_and_resume(
         kills: Number of drivers to kill.
         seed: The seed of the times to kill them.
         master: Spark's master.
+        workers: Number of slots of each trial.
         settings: Spark's settings.
 
     Raises:
@@ -165,12 +169,13 @@ def crash_and_resume(
         number, kind = len(searches), list(SEARCHES)[len(searches) % len(SEARCHES)]
         some = min(rng.randint(3, 5), kills - drawn)
         drawn += some
-        isolation = "none" if number % 3 == 2 else "process"
+        isolation = "none" if number % 3 == 2 and workers == 1 else "process"
         options = DriverOptions(
             kind=kind,
             logdir=str(folder / f"{number}"),
             master=master,
             isolation=isolation,
+            workers=workers,
             settings=settings or {},
         )
         searches.append(_CrashingSearch(options, some, random.Random(rng.random())))
@@ -364,6 +369,7 @@ def main() -> None:
         logdir=options.logdir,
         resume=options.resume or None,
         isolation=options.isolation,
+        workers_per_trial=options.workers,
         preload=(),
         verbose=0,
         **arguments,

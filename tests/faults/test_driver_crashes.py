@@ -46,6 +46,13 @@ def test_killed_drivers_lose_and_repeat_no_trial(tmp_path):
 
 
 @pytest.mark.thorough
+def test_killed_drivers_lose_and_repeat_no_trial_on_two_slots(tmp_path):
+    crashes = crash_and_resume(tmp_path, kills=4, seed=2, workers=2)
+    show(crashes)
+    assert (crashes.kills, crashes.lost, crashes.doubled) == (4, 0, 0)
+
+
+@pytest.mark.thorough
 def test_killed_drivers_with_executors_in_other_jvms(tmp_path):
     settings = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"}
     settings["spark.executor.extraJavaOptions"] = jvm.SPARK_OPTIONS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import signal
 import subprocess
@@ -14,10 +15,12 @@ import psutil
 import pytest
 
 import experiment
+from experiment.run_files.journal import read_journal
+from spark_jobs.messages import SlotId
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.faults.held import QUIET, check, held_in, hosts_of, release
 from tests.spark_jobs import train_functions as functions
-from tests.standalone import HOSTS
+from tests.standalone import HOSTS, Standalone
 from tests.whole_searches.test_warm import keepers
 
 pytestmark = pytest.mark.slow
@@ -305,6 +308,53 @@ def test_a_speculative_copy_of_a_slot_neither_ends_nor_repeats_a_trial(
         return sum(stage.numActiveTasks + stage.numCompletedTasks > 2 for stage in stages if stage)
 
     wait_until(copies)
+    attempts = check(release(tmp_path, handle), [0.0, 2.0, 4.0, 6.0], tmp_path)
+    assert set(attempts.values()) == {1}
+
+
+@pytest.fixture
+def two_cores_each(sparks, tmp_path, monkeypatch):
+    """A standalone cluster whose two hosts have two cores each."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    with Standalone(tmp_path / "standalone", cores=2) as cluster:
+        yield cluster
+        sparks.stop()  # before its master ends
+
+
+@pytest.mark.fault(21)
+def test_speculative_copies_of_slots_work_together_and_end_no_gang(
+    sparks, two_cores_each, tmp_path, submit
+):
+    """Both slots of a trial that runs long get a copy, which must not end first."""
+    eager = {"": "true", ".interval": "100ms", ".task.duration.threshold": "100ms"}
+    wanted = {f"spark.speculation{name}": value for name, value in eager.items()}
+    spark = sparks.get(two_cores_each.master, **two_cores_each.settings(), **wanted)
+    gate = tmp_path / "release"
+
+    def train(x):
+        (tmp_path / f"pid-{os.getpid()}").touch()
+        while x == 0 and not gate.exists():
+            time.sleep(0.02)
+        experiment.barrier()
+        return 2 * x
+
+    def records(event):
+        (run,) = (tmp_path / "runs").iterdir()
+        return [record for record in read_journal(run / "journal") if record["event"] == event]
+
+    handle = submit(spark, train=train, parallelism=1, workers_per_trial=2)
+    wait_until(lambda: len(handle.trials()) == 3)
+    first, *others = (set(map(SlotId.parse, record["slots"])) for record in records("planned"))
+    for copies in others:
+        assert not copies & first
+        assert {slot.task for slot in copies} == {slot.task for slot in first} == {(1, 0), (1, 1)}
+
+    def without_work():
+        waiting = [record for record in records("waiting") if record["why"] == "no trial yet"]
+        return {record["slot"] for record in [*waiting, *records("left")]}
+
+    wait_until(lambda: set(map(str, copies)) <= without_work())
+    assert not records("left"), "Spark would kill the slots of the trial"
     attempts = check(release(tmp_path, handle), [0.0, 2.0, 4.0, 6.0], tmp_path)
     assert set(attempts.values()) == {1}
 

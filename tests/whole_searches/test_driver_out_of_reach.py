@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import threading
 import warnings
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import experiment
 from experiment.run_files.journal import read_journal
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.session.classic import ClassicSession
-from tests.experiment.waiting import wait_until
+from tests.experiment.waiting import alive, processes_in, wait_until
 
 _FOLDERS = itertools.count()
 
@@ -71,6 +74,56 @@ def test_an_open_port_gives_no_warning_and_no_mailbox(two_hosts, logdir):
     result = search(two_hosts, logdir)  # a warning would be an error
     assert [trial.status for trial in result.trials].count("finished") == 3
     assert not Path(result.logdir, "mailbox").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+@pytest.mark.usefixtures("refused")
+def test_a_worker_that_fails_ends_the_others_and_is_named_by_the_mailbox(
+    two_hosts, logdir, tmp_path
+):
+    def train(x):
+        (total,) = experiment.all_reduce([[1.0]], "sum")
+        if x == 2.0 and experiment.rank() == 1:
+            while not processes_in(tmp_path):
+                threading.Event().wait(0.01)
+            raise ValueError("rank 1 does not like this")
+        if x == 2.0:
+            (tmp_path / f"pid-{os.getpid()}").touch()
+            threading.Event().wait()  # as in a collective that does not see the other's end
+        return x + 10 * float(total[0])
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = experiment.launch(
+            two_hosts,
+            train,
+            {"x": [1.0, 2.0, 3.0]},
+            workers_per_trial=2,
+            logdir=logdir,
+            preload=(),
+            verbose=0,
+        )
+    (sentence,) = [str(warning.message) for warning in caught]
+    assert "does not reach the driver at 127.0.0.9:" in sentence
+    assert [(trial.status, trial.value) for trial in run.trials] == [
+        ("finished", 21.0),
+        ("failed", None),
+        ("finished", 23.0),
+    ]
+    records = list(read_journal(RunPaths(Path(run.logdir)).journal))
+    hosts = {record["slot"]: record["host"] for record in records if record["event"] == "joined"}
+    (slots,) = (
+        record["slots"]
+        for record in records
+        if record["event"] == "planned" and record["trial"]["id"] == 1
+    )
+    error, host = run.trials[1].error, hosts[slots[1]]
+    assert error.message == f"worker 1 of 2, on {host}: ValueError: rank 1 does not like this"
+    ended = json.loads(Path(run.trials[1].logdir, "outcome.json").read_text())
+    assert (ended["status"], ended["reason"]) == ("cancelled", "worker 1 of 2 has failed")
+    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
+    assert not Path(run.logdir, "mailbox").exists()
 
 
 @pytest.mark.slow

@@ -12,15 +12,18 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
 
 import experiment
-from experiment.driver.jobs import too_few_slots
+from experiment.driver.jobs import slot_jobs, too_few_slots
 from spark_jobs import time_limits
+from tests.conftest import marked_commands
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.whole_searches import taken_ports
 
@@ -46,6 +49,12 @@ def records(run, event):
     lines = Path(run.logdir, "journal", "000001.jsonl").read_text().splitlines()
     found = [json.loads(line[9:]) for line in lines]
     return [record for record in found if record["event"] == event]
+
+
+def named(run, rank):
+    """Return how the failures of a run name a worker: all slots are on one host."""
+    (host,) = {record["host"] for record in records(run, "joined")}
+    return f"worker {rank} of 2, on {host}: "
 
 
 def trains(x):
@@ -139,12 +148,34 @@ def test_a_worker_that_raises_fails_the_trial_with_its_rank_and_ends_the_others(
 
     with pytest.raises(experiment.SearchFailed) as failed:
         experiment.launch(spark, train, {"x": [1]}, logdir=logdir, **TWO)
-    [trial] = failed.value.result.trials
+    result = failed.value.result
+    [trial] = result.trials
     assert trial.error.kind == "user error"
-    assert trial.error.message == "worker 1 of 2: ValueError: rank 1 does not like this"
+    assert trial.error.message == named(result, 1) + "ValueError: rank 1 does not like this"
     assert "in train" in trial.error.traceback
     ended = json.loads(Path(trial.logdir, "outcome.json").read_text())
     assert (ended["status"], ended["reason"]) == ("cancelled", "worker 1 of 2 has failed")
+
+
+def test_what_only_a_worker_can_know_fails_the_trial_with_its_rank_and_host(spark, logdir):
+    """The driver cannot see which frameworks the hosts of executors have."""
+    with pytest.raises(experiment.SearchFailed) as failed:
+        experiment.launch(
+            spark,
+            lambda x: x,
+            {"x": [1]},
+            strategy=experiment.Jax(unprotected=True),
+            logdir=logdir,
+            **TWO | {"preload": ("tests.whole_searches.without_jax",)},
+        )
+    result = failed.value.result
+    [trial] = result.trials
+    assert trial.error.kind == "user error"
+    assert trial.error.message in [
+        f"{named(result, rank)}search.errors.InvalidArgument: strategy: expected JAX, for 'jax', "
+        f"got none on the host of worker {rank}; install it, or use None"
+        for rank in range(2)
+    ]
 
 
 def counting(folder, fault):
@@ -180,8 +211,8 @@ def kill_the_slot():
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [
-        (kill_this_process, "exit", "worker 1 of 2: signal 9 (SIGKILL) before it returned"),
-        (kill_the_slot, "lost executor", "worker 1 of 2: "),
+        (kill_this_process, "exit", "signal 9 (SIGKILL) before it returned"),
+        (kill_the_slot, "lost executor", ""),
     ],
 )
 def test_a_trial_whose_worker_dies_goes_on_from_its_checkpoint_on_all_ranks(
@@ -201,7 +232,7 @@ def test_a_trial_whose_worker_dies_goes_on_from_its_checkpoint_on_all_ranks(
     assert names == {"began-0-0", "began-1-0", "began-0-5", "began-1-5"}
     [lost] = records(run, "lost")
     assert (lost["kind"], lost["trial"]) == (kind, 0)
-    assert lost["message"].startswith(said)
+    assert lost["message"].startswith(named(run, 1) + said)
     assert lost["slot"] == records(run, "planned")[0]["slots"][1]
 
 
@@ -280,9 +311,34 @@ def test_workers_that_hang_are_ended_at_the_time_limit(spark, logdir, pids):
 
     with pytest.raises(experiment.SearchFailed) as failed:
         experiment.launch(spark, train, {"x": [1]}, logdir=logdir, timeout=1, grace=0.2, **TWO)
-    [trial] = failed.value.result.trials
+    result = failed.value.result
+    [trial] = result.trials
     assert trial.error.kind == "time"
-    assert re.fullmatch(r"worker [01] of 2: ended at the time limit of 1 s", trial.error.message)
+    said = "ended at the time limit of 1 s"
+    assert trial.error.message in (named(result, 0) + said, named(result, 1) + said)
+
+
+def test_a_deadline_ends_a_search_with_a_gang_out(spark, logdir, pids, monkeypatch):
+    """The fake clock passes it once both workers of the second trial hang."""
+
+    def monotonic():
+        return time.monotonic() + 600 * (len(processes_in(Path(pids))) == 2)
+
+    monkeypatch.setattr(slot_jobs, "time", SimpleNamespace(monotonic=monotonic, time=time.time))
+
+    def train(x):
+        if x == 2.0:
+            hang(pids)
+        return x
+
+    grid = {"x": [1.0, 2.0, 3.0]}
+    with pytest.warns(UserWarning, match="the deadline of 600 s has passed: 1 of 3 trials"):
+        run = experiment.launch(spark, train, grid, deadline=600, logdir=logdir, grace=0.2, **TWO)
+    assert run.problem == "the deadline of 600 s has passed"
+    assert [(t.status, t.value) for t in run.trials] == [("finished", 1.0), ("cancelled", None)]
+    assert experiment.load(run.logdir).trials == run.trials
+    assert len(processes_in(Path(pids))) == 2
+    wait_until(lambda: not alive(processes_in(Path(pids))), seconds=10)
 
 
 @pytest.mark.slow
@@ -331,6 +387,94 @@ def test_a_search_that_was_ended_with_a_gang_out_is_resumed(spark, logdir, pids,
     assert [(trial.value, trial.attempt) for trial in run.trials] == [(1.0, 1), (2.0, 2), (3.0, 1)]
 
 
+PROGRAM = """
+import os, pathlib, sys, threading
+import experiment
+from pyspark.sql import SparkSession
+folder = pathlib.Path(sys.argv[1])
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+
+def train(x):
+    if x == 2.0 and not (folder / "may end").exists():
+        (folder / f"pid-{os.getpid()}").touch()
+        threading.Event().wait()
+    return x
+
+run = experiment.launch(
+    spark,
+    train,
+    {"x": [1.0, 2.0, 3.0]},
+    workers_per_trial=2,
+    resume=next((folder / "runs").glob("*"), None),
+    logdir=folder / "runs",
+    preload=(),
+    verbose=0,
+)
+print(run.problem, [(trial.status, trial.attempt) for trial in run.trials], flush=True)
+print(list(spark.sparkContext.statusTracker().getActiveJobsIds()), flush=True)
+spark.stop()
+"""
+
+
+@contextlib.contextmanager
+def program(folder):
+    """Run the program; its second trial hangs unless the folder has a file `may end`."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # its own process group, as in a terminal
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until_workers_hang(process, folder):
+    wait_until(lambda: len(processes_in(folder)) == 2 or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+
+
+def check_that_it_is_resumed(folder):
+    Path(folder, "may end").touch()
+    with program(folder) as process:
+        output, errors = process.communicate(timeout=240)
+    ended = "None [('finished', 1), ('finished', 2), ('finished', 1)]"
+    assert output.splitlines() == [ended, "[]"], errors
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_ctrl_c_with_a_gang_out_leaves_no_process_and_a_run_to_resume(tmp_path):
+    before = set(marked_commands())
+    with program(tmp_path) as process:
+        wait_until_workers_hang(process, tmp_path)
+        os.killpg(process.pid, signal.SIGINT)
+        wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
+        output, errors = process.communicate(timeout=120)
+    ended = "interrupted [('finished', 1), ('cancelled', 1)]"
+    assert output.splitlines() == [ended, "[]"], errors
+    assert "Traceback" not in errors
+    assert process.returncode == 0
+    wait_until(lambda: not set(marked_commands()) - before, seconds=10)
+    check_that_it_is_resumed(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+@pytest.mark.fault(23)
+def test_a_driver_that_is_killed_with_a_gang_out_leaves_no_process_and_a_run_to_resume(tmp_path):
+    before = set(marked_commands())
+    with program(tmp_path) as process:
+        wait_until_workers_hang(process, tmp_path)
+        process.kill()
+        wait_until(lambda: not set(marked_commands()) - before, seconds=60)
+    check_that_it_is_resumed(tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.contract
 def test_fresh_interpreters_work_together_too(spark, logdir):
@@ -366,6 +510,23 @@ def test_parallelism_counts_trials_and_population_based_training_hands_checkpoin
     assert [trial.value for trial in run.trials] == [1, 1, 2, 2, 3, 3]
 
 
+def test_more_trials_at_once_than_slots_run_as_there_are_slots(spark, logdir):
+    def train(x):
+        return x + 10 * experiment.world_size()
+
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup())
+    grid = {"x": [1.0, 2.0, 3.0, 4.0]}
+    run = experiment.launch(spark, train, grid, parallelism=3, logdir=logdir, **TWO)
+    assert [trial.value for trial in run.trials] == [21.0, 22.0, 23.0, 24.0]
+    (job,) = set(tracker.getJobIdsForGroup()) - before
+    (stage,) = tracker.getJobInfo(job).stageIds
+    assert tracker.getStageInfo(stage).numTasks == 6, "slots are asked for all workers"
+    assert {tuple(sorted(planned["slots"])) for planned in records(run, "planned")} == {
+        ("1.0.0", "1.1.0")
+    }
+
+
 def test_one_training_on_several_slots_returns_its_trial(spark, logdir):
     def train(scale):
         return {"accuracy": scale * experiment.world_size()} if experiment.rank() == 0 else None
@@ -381,7 +542,7 @@ def test_a_training_that_fails_raises_with_the_worker(spark, logdir):
     def train():
         raise ValueError("no data") if experiment.rank() else SystemExit(3)
 
-    with pytest.raises(experiment.SearchFailed, match="worker . of 2: "):
+    with pytest.raises(experiment.SearchFailed, match=r"worker . of 2, on \S+: "):
         experiment.distributed_training(
             spark, train, workers=2, logdir=logdir, preload=(), verbose=0
         )
@@ -457,8 +618,8 @@ def test_a_worker_whose_port_is_taken_is_the_machines_failure(spark, logdir):
     [trial] = failed.value.result.trials
     assert trial.error.kind == "machine"
     assert re.fullmatch(
-        r"worker [01] of 2: worker [01] cannot listen at 127.0.0.1:\d+ \(Address already in use\); "
-        r"another program may have taken the port: .*",
+        r"worker [01] of 2, on \S+: worker [01] cannot listen at 127.0.0.1:\d+ "
+        r"\(Address already in use\); another program may have taken the port: .*",
         trial.error.message,
     )
 
@@ -548,7 +709,7 @@ def test_two_executors_run_a_trial_together_and_one_that_is_lost_is_replaced(clu
 
     run = experiment.launch(cluster, train, {"x": [1]}, logdir=logdir, **TWO)
     assert [(t.value, t.attempt) for t in run.trials] == [(7.0, 2)]
-    assert records(run, "lost")[0]["message"].startswith("worker 1 of 2: its executor on host")
+    assert records(run, "lost")[0]["message"].startswith(named(run, 1) + "its executor on host")
 
 
 @pytest.mark.slow

@@ -58,6 +58,43 @@ def test_two_concurrent_trials_have_a_gpu_each(one_executor, logdir, isolation):
     assert shares == [["3", "None", "true"], ["5", "None", "true"]]
 
 
+def test_each_worker_of_a_trial_has_a_gpu_of_its_own(one_executor, logdir):
+    def train(trial):
+        experiment.barrier()
+        print(os.environ["CUDA_VISIBLE_DEVICES"], os.environ["LOCAL_RANK"])
+        return trial
+
+    result = experiment.launch(
+        one_executor,
+        train,
+        {"trial": [1, 2]},
+        gpus_per_trial=1,
+        workers_per_trial=2,
+        logdir=logdir,
+        **QUIET,
+    )
+    for trial in result.trials:
+        assert trial.status == "finished"
+        folders = Path(trial.logdir), Path(trial.logdir, "workers", "1")
+        seen = [(folder / "stdout.log").read_text().split() for folder in folders]
+        assert sorted(seen) == [["3", "0"], ["5", "0"]]
+
+
+def test_more_workers_than_gpus_are_refused_before_any_job(one_executor, logdir):
+    jobs = one_executor.sparkContext.statusTracker().getJobIdsForGroup(None)
+    with pytest.raises(InvalidArgument, match="workers_per_trial: expected at most 1"):
+        experiment.launch(
+            one_executor,
+            functions.double,
+            {"x": [1]},
+            gpus_per_trial=2,
+            workers_per_trial=2,
+            logdir=logdir,
+            **QUIET,
+        )
+    assert one_executor.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
+
+
 def test_a_trial_may_have_both_gpus_or_none(one_executor, logdir):
     for gpus, seen in ((2, "3,5"), (0, "")):
         shares = run_at_once(one_executor, 1, logdir=logdir, gpus_per_trial=gpus)

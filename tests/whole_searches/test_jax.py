@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,4 +82,4 @@ def test_a_lost_worker_ends_the_trial_and_is_named(result):
     lost = result.trials[1]
     assert lost.status == "failed"
     assert lost.error.kind == "exit"
-    assert lost.error.message.startswith("worker 1 of 2: signal 9 (SIGKILL)")
+    assert re.match(r"worker 1 of 2, on \S+: signal 9 \(SIGKILL\)", lost.error.message)

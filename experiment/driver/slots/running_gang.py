@@ -246,11 +246,12 @@ class RunningGang:
 
     def _settled(self, rank: int, end: _End) -> Verdict:
         self._is_settled = True
+        member = self._members[rank]
         outcome, failure = end.outcome, end.outcome.error
         if failure is not None and len(self.slots) > 1:
-            message = f"{self._name(rank)}: {failure.message}"
+            message = f"{self._name(rank)}, on {member.host}: {failure.message}"
             outcome = replace(outcome, error=replace(failure, message=message))
-        return Verdict(self.attempt.number, self._members[rank], outcome, end.is_lost, end.counts)
+        return Verdict(self.attempt.number, member, outcome, end.is_lost, end.counts)
 
     def _name(self, rank: int) -> str:
         return f"worker {rank} of {len(self.slots)}"

@@ -222,6 +222,33 @@ def test_a_verbose_search_shows_the_output_of_trials_line_by_line(start):
     assert sorted(search.view.lines[7:]) == ["[trial 0] f", "[trial 1] g"]
 
 
+def test_the_output_of_other_workers_of_a_trial_has_their_rank(start):
+    search = start(verbose=2)
+    search.progress.refresh(printing((7, "a\nb", 1), (7, "c\nd", 0), (7, "e\nf", 2)))
+    assert search.view.lines[2:] == [
+        "[trial 7, worker 1] a",
+        "[trial 7] c",
+        "[trial 7, worker 2] e",
+    ]
+    search.progress.refresh(printing((7, "g\n", 1)))
+    assert search.view.lines[5:] == ["[trial 7, worker 1] bg"]
+    search.progress.close(status(5), result_of(status(5)))
+    assert sorted(search.view.lines[6:]) == ["[trial 7, worker 2] f", "[trial 7] d"]
+
+
+@pytest.mark.parametrize(
+    ("worker", "name", "option"),
+    [(0, "[trial 7]", ""), (1, "[trial 7, worker 1]", " --worker 1")],
+)
+def test_the_end_of_long_output_is_the_command_that_shows_all(start, worker, name, option):
+    search = start(verbose=2)
+    search.progress.refresh(printing((7, "a\n" * 1_000, worker)))
+    *shown, last = search.view.lines[2:]
+    assert set(shown) == {f"{name} a"}
+    assert last.startswith(f"{name} ... {1_000 - len(shown)} more lines: ")
+    assert last.endswith(f"-m experiment logs '/runs/a b' 7{option}")
+
+
 def test_a_long_line_without_end_is_shown(start):
     search = start(verbose=2)
     for _ in range(3):

@@ -185,9 +185,9 @@ def test_members_of_a_broken_gang_have_to_end_and_the_trial_runs_again(start):
     assert search.hand_in("1.1.0", 1, cancelled(work)) == Wait()
     (lost,) = search.records("lost")
     assert (lost["slot"], lost["kind"], lost["counts"]) == ("1.0.0", "lost executor", True)
-    assert lost["message"] == "worker 1 of 2: its executor on host host was lost"
+    assert lost["message"] == "worker 1 of 2, on host: its executor on host host was lost"
     assert list(search.coordinator.trials.status.notes) == [
-        "worker 1 of 2: its executor on host host was lost, trial 0 runs again"
+        "worker 1 of 2, on host: its executor on host host was lost, trial 0 runs again"
     ]
 
 
@@ -200,7 +200,7 @@ def test_a_failure_is_that_of_the_member_to_blame(start):
     [result] = search.coordinator.trials.results
     assert (result.error.kind, result.error.message) == (
         "exit",
-        "worker 1 of 2: signal 9 (SIGKILL)",
+        "worker 1 of 2, on host: signal 9 (SIGKILL)",
     )
 
 
@@ -214,7 +214,7 @@ def test_the_verdict_on_a_member_that_is_silent_comes_without_a_message(start):
     assert search.coordinator.missing() == (2, 0)  # as the driver asks now and then
     assert not search.coordinator.gangs.are_ending
     [result] = search.coordinator.trials.results
-    assert result.error.message == "worker 0 of 2: exit 3"
+    assert result.error.message == "worker 0 of 2, on host: exit 3"
 
 
 def test_a_member_that_stores_its_files_is_not_silent(start):
@@ -240,8 +240,8 @@ def test_a_member_that_is_silent_is_blamed_for_errors_of_its_loss_in_others(star
     [lost] = search.records("lost")
     assert (lost["slot"], lost["kind"]) == ("1.1.0", "lost executor")
     assert lost["message"] == (
-        f"worker 0 of 2: it has not ended {search.now:.0f} s after worker 1 of 2 has failed: "
-        "UnavailableError: Socket closed"
+        f"worker 0 of 2, on host: it has not ended {search.now:.0f} s after worker 1 of 2 has "
+        "failed: UnavailableError: Socket closed"
     )
     search.coordinator.ends.slots_lost(["1.1.0"])
     assert len(search.records("lost")) == 1

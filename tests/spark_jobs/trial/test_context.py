@@ -241,6 +241,18 @@ def test_a_worker_gets_its_part_of_data_unless_its_strategy_divides_it(tmp_path,
         assert experiment.shard([0, 1, 2, 3, 4]) == part
 
 
+def test_one_worker_is_the_first_of_one_inside_and_outside(tmp_path):
+    def place():
+        return experiment.rank(), experiment.world_size()
+
+    assert place() == (0, 1)
+    with entered(TrialContext(params={}, folder=tmp_path)):
+        assert place() == (0, 1)
+    with entered(TrialContext(params={}, folder=tmp_path, rank=1, workers=2)):
+        assert place() == (1, 2)
+    assert place() == (0, 1)
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_all_workers_of_a_trial_end_at_its_last_step(tmp_path, rank):
     context = TrialContext(params={}, folder=tmp_path, rank=rank, workers=2, max_steps=3)

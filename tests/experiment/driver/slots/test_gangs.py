@@ -206,7 +206,7 @@ def test_the_slots_of_a_gang_form_the_next_one_at_once_without_the_one_that_was_
     for slot in (third, first):
         verdict = gangs.end(slot, 1, cancelled(), 10.0)
         gangs.wait(slot, "a", address(slot), 10.0)
-    assert verdict.outcome.error.message == f"worker 1 of 3: {LOST.message}"
+    assert verdict.outcome.error.message == f"worker 1 of 3, on a: {LOST.message}"
     again = gangs.form(Attempt(Trial(0, {}), 2), gangs.pick(first, anything, 10.0))
     assert (again.workers, gangs.work(third).rank) == (2, 1)
 
@@ -254,7 +254,18 @@ def test_the_verdict_waits_for_all_members_and_blames_the_one_that_has_failed():
     assert gangs.end(second, 1, failed(), 10.0) is None
     verdict = gangs.end(first, 1, cancelled(), 11.0)
     assert verdict.member.slot == second
-    assert verdict.outcome.error == Failure("user error", "worker 1 of 2: ValueError: no")
+    assert verdict.outcome.error == Failure("user error", "worker 1 of 2, on a: ValueError: no")
+
+
+def test_a_failure_has_the_host_of_its_member():
+    gangs, slots = waiting(3, "a", "b", "c")
+    gangs.form(Attempt(Trial(0, {})), gangs.pick(slots[1], anything, 0.0))
+    hosts = ("b", "a", "c")
+    assert [gangs.work(slot).rank for slot in slots] == [hosts.index(host) for host in "abc"]
+    gangs.end(slots[2], 1, failed(), 10.0)
+    gangs.end(slots[0], 1, cancelled(), 10.0)
+    verdict = gangs.end(slots[1], 1, cancelled(), 10.0)
+    assert verdict.outcome.error.message == "worker 2 of 3, on c: ValueError: no"
 
 
 def test_the_verdict_on_a_member_that_does_not_end_comes_in_time():
@@ -263,7 +274,7 @@ def test_the_verdict_on_a_member_that_does_not_end_comes_in_time():
     limit = 10.0 + 2 * GRACE + time_limits.GANG_END
     assert list(gangs.overdue(limit)) == []
     (verdict,) = gangs.overdue(limit + 0.1)
-    assert verdict.outcome.error.message == "worker 1 of 2: exit 3"
+    assert verdict.outcome.error.message == "worker 1 of 2, on a: exit 3"
     assert list(gangs.overdue(limit + 0.2)) == []
     assert gangs.work(first).rank == 0, "it still runs"
     assert gangs.order_to_end(first, 0, 1, limit + 1) == Heard(end="worker 1 of 2 has failed")
@@ -344,7 +355,7 @@ def test_the_member_that_is_the_cause_is_blamed_whoever_ends_first(size, kind, d
     *undecided, verdict = verdicts
     assert undecided == [None] * (size - 1)
     assert verdict.member.slot == slots[cause]
-    assert verdict.outcome.error == Failure(kind, f"worker {cause} of {size}: {CAUSES[kind]}")
+    assert verdict.outcome.error == Failure(kind, f"worker {cause} of {size}, on a: {CAUSES[kind]}")
     assert verdict.is_lost == (kind == "lost executor")
 
 
@@ -369,7 +380,7 @@ def test_of_two_failures_of_a_kind_the_first_is_blamed():
     ended = Failure("lost executor", "Spark ended its slot's job")
     verdict = gangs.lose(first, ended, 10.0, counts=False)
     assert (verdict.member.slot, verdict.counts) == (second, True)
-    assert verdict.outcome.error.message == f"worker 1 of 2: {LOST.message}"
+    assert verdict.outcome.error.message == f"worker 1 of 2, on a: {LOST.message}"
 
 
 def test_a_lost_slot_of_a_gang_of_one_is_the_verdict_at_once():
