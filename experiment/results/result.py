@@ -147,6 +147,7 @@ class Result(ScoredTrials):
         """Draw the search with matplotlib (`pip install 'spark-tf-experiment[plot]'`).
 
         Axes of the objective leave the worst tenth of the trials out of view if these are far off.
+        A star marks the best trial.
 
         Args:
             kind: 'convergence': each trial's value and the best so far, by trial; 'parallel':

@@ -122,7 +122,7 @@ def test_a_worker_that_fails_ends_the_others_and_is_named_by_the_mailbox(
     assert error.message == f"worker 1 of 2, on {host}: ValueError: rank 1 does not like this"
     ended = json.loads(Path(run.trials[1].logdir, "outcome.json").read_text())
     assert (ended["status"], ended["reason"]) == ("cancelled", "worker 1 of 2 has failed")
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
     assert not Path(run.logdir, "mailbox").exists()
 
 

@@ -338,7 +338,7 @@ def test_a_deadline_ends_a_search_with_a_gang_out(spark, logdir, pids, monkeypat
     assert [(t.status, t.value) for t in run.trials] == [("finished", 1.0), ("cancelled", None)]
     assert experiment.load(run.logdir).trials == run.trials
     assert len(processes_in(Path(pids))) == 2
-    wait_until(lambda: not alive(processes_in(Path(pids))), seconds=10)
+    wait_until(lambda: not alive(processes_in(Path(pids))))
 
 
 @pytest.mark.slow
@@ -453,13 +453,13 @@ def test_ctrl_c_with_a_gang_out_leaves_no_process_and_a_run_to_resume(tmp_path):
     with program(tmp_path) as process:
         wait_until_workers_hang(process, tmp_path)
         os.killpg(process.pid, signal.SIGINT)
-        wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
+        wait_until(lambda: not alive(processes_in(tmp_path)))
         output, errors = process.communicate(timeout=120)
     ended = "interrupted [('finished', 1), ('cancelled', 1)]"
     assert output.splitlines() == [ended, "[]"], errors
     assert "Traceback" not in errors
     assert process.returncode == 0
-    wait_until(lambda: not set(marked_commands()) - before, seconds=10)
+    wait_until(lambda: not set(marked_commands()) - before)
     check_that_it_is_resumed(tmp_path)
 
 
