@@ -718,6 +718,8 @@ def test_workers_on_two_hosts_run_a_trial_together(two_hosts, logdir):
         with socket.socket() as listening:  # as a framework does with its address
             address = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
             host, port = address[experiment.rank()].split(":")
+            # Servers set it, and the slot's own socket shares the port with those only.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((host, int(port)))
             listening.listen()
             other, port = address[1 - experiment.rank()].split(":")
