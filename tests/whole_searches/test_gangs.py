@@ -692,6 +692,7 @@ def test_too_few_slots_for_too_long_end_the_search_with_both_numbers(spark, logd
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_zygotes")
 def test_two_executors_run_a_trial_together_and_one_that_is_lost_is_replaced(cluster, logdir, pids):
     def train(x):
         step = Path(experiment.checkpoint_dir(), "step")
