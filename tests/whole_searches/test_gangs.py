@@ -692,6 +692,7 @@ def test_too_few_slots_for_too_long_end_the_search_with_both_numbers(spark, logd
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_zygotes")
 def test_two_executors_run_a_trial_together_and_one_that_is_lost_is_replaced(cluster, logdir, pids):
     def train(x):
         step = Path(experiment.checkpoint_dir(), "step")
@@ -718,6 +719,8 @@ def test_workers_on_two_hosts_run_a_trial_together(two_hosts, logdir):
         with socket.socket() as listening:  # as a framework does with its address
             address = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
             host, port = address[experiment.rank()].split(":")
+            # Servers set it, and the slot's own socket shares the port with those only.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((host, int(port)))
             listening.listen()
             other, port = address[1 - experiment.rank()].split(":")
