@@ -85,6 +85,12 @@ def speed_of_fit() -> list[Row]:
     return [Row(name, f"{mirrored_steps.speed_of_fit():.2f}", ">= 1.8")]
 
 
+def share_of_convolutions() -> list[Row]:
+    """Compare the processor time of each of two workers with that of one, for convolutions."""
+    name = "model.fit, convolutions: processor time of a step on each of 2 workers / on one"
+    return [Row(name, f"{mirrored_steps.share_of_convolutions():.2f}", "")]
+
+
 def planned_and_measured_speed() -> list[Row]:
     """Compare what `plan_training` predicts for two workers with what they do."""
     planned, measured = planned_speed.of_two()
@@ -214,6 +220,7 @@ ROWS: list[Callable[[], list[Row]]] = [
     ring_against_tensorflow,
     overhead_of_fit,
     speed_of_fit,
+    share_of_convolutions,
     planned_and_measured_speed,
     starts_of_trainings,
     accuracy_of_downpour,
