@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import threading
+import time
 from urllib.parse import quote
 
 import optuna
@@ -53,6 +55,15 @@ def train_further(rate, units, kind, group="all", decay=0.0):
     return {"accuracy": rate * units + decay}
 
 
+def train_until_stopped(accuracy):
+    """Report an accuracy above 0.5 until the search stops the trial."""
+    experiment.report(step=0, accuracy=accuracy)
+    for step in itertools.count(1) if accuracy > 0.5 else ():
+        experiment.report(step=step, accuracy=accuracy)
+        time.sleep(0.05)
+    return {"accuracy": accuracy}
+
+
 @pytest.fixture(scope="module")
 def results(sparks, tmp_path_factory):
     """A run of each kind of search, by name, and one that has lost an executor."""
@@ -93,6 +104,14 @@ def results(sparks, tmp_path_factory):
             spark, train, BOUNDS, samples=12, seed=1, name="bayes", **one
         ),
         "grid": experiment.launch(spark, train, grid, name="grid", **one),
+        "stopped": experiment.launch(
+            spark,
+            train_until_stopped,
+            {"accuracy": [0.2, 0.9]},
+            stopping=experiment.Threshold(upper=0.5),
+            name="stopped",
+            **one,
+        ),
         "diverged": experiment.launch(
             spark, train, {**grid, "rate": [0.1, 0.2, -9.0], "units": [2]}, name="diverged", **one
         ),
@@ -269,6 +288,13 @@ def test_the_overview_leads_to_the_failed_trials(open_tab, results):
     assert frame.get_by_label("Filter").input_value() == "status=failed"
     failed = [str(trial.id) for trial in result.failed]
     assert sorted(row[0] for row in rows(frame)) == sorted(failed)
+
+
+def test_the_overview_tells_stopped_trials_apart(open_tab, results):
+    page, frame = open_tab(results["stopped"], "overview")
+    chart = frame.locator(".figure", has=frame.locator("canvas[aria-label^='Best value']"))
+    said = sorted(tip.split("\n")[0] for tip in tips(page, chart, 2))
+    assert said == ["trial 0: 0.2", "trial 1: stopped early, 0.9"]
 
 
 def test_the_overview_says_how_many_outliers_it_leaves_out(open_tab, results):

@@ -124,7 +124,8 @@ function drawProgress(figure: Figure, run: Run, axis: string, everything: boolea
     const score = run.score(trial);
     const at = score === null ? floor : y.at(score)!;
     if (at < -0.01 || at > 1.01) continue;
-    const value = score === null ? trial.why || trial.status : number(score);
+    const early = trial.status === 'stopped' ? 'stopped early, ' : '';
+    const value = score === null ? trial.why || trial.status : early + number(score);
     marks.push({
       x: x.at(across.get(trial.id)!)!,
       y: at,
