@@ -103,7 +103,7 @@ bench-public: .venv/.bench  ## Write a page on how good the searches are on publ
 	$(PYTHON) -m tests.benchmarks.public $(OPTIONS)
 
 bench-slots: .venv/.installed  ## Print the cost of up to 10,000 slots for the driver, in a quarter of an hour.
-	$(PYTHON) -m tests.benchmarks.many_slots
+	$(PYTHON) -m tests.benchmarks.many_slots $(OPTIONS)
 
 # Hours; `make bench-peers OPTIONS=--quick` shows in minutes whether each library still runs.
 bench-peers: .venv/.installed  ## Write a page that compares ours with other libraries.

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+from spark_jobs.trial.precision import why_slow
 from tests.benchmarks import (
     digits,
     emulated_rings,
@@ -25,6 +26,7 @@ from tests.benchmarks import (
     rings,
     training_starts,
 )
+from tests.benchmarks.half_precision import share_of_bfloat16
 
 _KILLS = 20
 _SEEDS = 10
@@ -159,6 +161,14 @@ def batch_size_found() -> list[Row]:
     return [Row(name, f"{ratio:.2f}", ">= 0.9")]
 
 
+def half_precision() -> list[Row]:
+    """Compare the time of a step in 16 bits with that in 32, on this processor."""
+    is_slow = why_slow("mixed_bfloat16", gpus=0)
+    processor = "neither AMX nor AVX512-BF16" if is_slow else "AMX or AVX512-BF16"
+    name = f"precision='mixed_bfloat16', a processor with {processor}: time of a step / in 32 bits"
+    return [Row(name, f"{share_of_bfloat16():.2f}", "")]
+
+
 def hogwild() -> list[Row]:
     """Compare accuracy and speed of several threads with those of one."""
     found = digits.of_threads(_SEEDS)
@@ -229,6 +239,7 @@ ROWS: list[Callable[[], list[Row]]] = [
     kills_of_workers,
     large_batches,
     batch_size_found,
+    half_precision,
     hogwild,
 ]
 
