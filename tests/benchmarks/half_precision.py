@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from tests.benchmarks.mirrored_steps import clock_of_steps
 from tests.spark_jobs.strategies.gang import Gangs, Worker
 
 _UNITS = 2_048
@@ -22,23 +21,12 @@ def seconds_of_a_step(worker: Worker, precision: str) -> float:
     """Return the median seconds of a step of three dense layers, after those that trace it."""
     import keras
 
-    class Clock(keras.callbacks.Callback):
-        def __init__(self) -> None:
-            super().__init__()
-            self.taken: list[float] = []
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            self.begun = time.perf_counter()
-
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.taken.append(time.perf_counter() - self.begun)
-
     keras.config.set_dtype_policy(precision)
     layers = [keras.layers.Dense(_UNITS, activation="relu") for _ in range(3)]
     model = keras.Sequential([keras.layers.Input((_UNITS,)), *layers])
     model.compile(keras.optimizers.SGD(1e-3), "mse")
     numbers = np.ones((_BATCH * _STEPS, _UNITS), np.float32)
-    clock = Clock()
+    clock = clock_of_steps(keras)
     model.fit(numbers, numbers, batch_size=_BATCH, verbose=0, callbacks=[clock])
     return statistics.median(clock.taken[_STEPS // 4 :])
 

@@ -23,6 +23,23 @@ _LONG = 0.2  # seconds of a step on one worker
 _WEIGHTS = 1000  # rows and columns of a matrix: 4 MB of gradients
 
 
+def clock_of_steps(keras: Any) -> Any:
+    """Return a callback whose `taken` has the seconds of each step of `fit`."""
+
+    class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is imported late
+        def __init__(self) -> None:
+            super().__init__()
+            self.taken: list[float] = []
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            self.begun = time.perf_counter()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.taken.append(time.perf_counter() - self.begun)
+
+    return Clock()
+
+
 def steps_of_fit(worker: Worker, seconds: float, steps: int) -> list[float]:
     """Return the seconds of each step of `fit`, without those that trace it.
 
@@ -50,18 +67,8 @@ def steps_of_fit(worker: Worker, seconds: float, steps: int) -> list[float]:
                     images = tf.ensure_shape(computed, images.shape)
                 return images * tf.reduce_mean(self.matrix)
 
-        class Clock(keras.callbacks.Callback):
-            def __init__(self) -> None:
-                super().__init__()
-                self.taken: list[float] = []
-
-            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-                self.begun = time.perf_counter()
-
-            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-                self.taken.append(time.perf_counter() - self.begun)
-
-        model, clock = keras.Sequential([keras.layers.Input((1,)), Compute()]), Clock()
+        model = keras.Sequential([keras.layers.Input((1,)), Compute()])
+        clock = clock_of_steps(keras)
         model.compile(keras.optimizers.SGD(1e-3), "mse", metrics=["mae"])
         numbers = np.ones((_BATCH * steps, 1), np.float32)
         model.fit(numbers, numbers, batch_size=_BATCH, verbose=0, callbacks=[clock])

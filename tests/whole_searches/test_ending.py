@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from tests.experiment.runs import make_run
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.spark_jobs import train_functions as functions
 from tests.standalone import Standalone
+from tests.whole_searches.scripts import running
 
 QUIET = {"preload": (), "verbose": 0}
 
@@ -311,16 +311,8 @@ ENDED = ["finished", "cancelled", "cancelled"]
 @pytest.fixture
 def script(tmp_path):
     """A script that runs a search with two hanging trials."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # its own process group, as in a terminal
-    )
-    yield process
-    process.kill()
-    process.communicate()
+    with running(SCRIPT, tmp_path) as process:
+        yield process
 
 
 def run_of(folder: Path) -> Path:

@@ -26,6 +26,7 @@ from spark_jobs import time_limits
 from tests.conftest import marked_commands
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.whole_searches import taken_ports
+from tests.whole_searches.scripts import running
 
 TWO = {"workers_per_trial": 2, "preload": (), "verbose": 0}
 
@@ -387,6 +388,7 @@ def test_a_search_that_was_ended_with_a_gang_out_is_resumed(spark, logdir, pids,
     assert [(trial.value, trial.attempt) for trial in run.trials] == [(1.0, 1), (2.0, 2), (3.0, 1)]
 
 
+# Its second trial hangs unless the folder has a file `may end`.
 PROGRAM = """
 import os, pathlib, sys, threading
 import experiment
@@ -416,23 +418,6 @@ spark.stop()
 """
 
 
-@contextlib.contextmanager
-def program(folder):
-    """Run the program; its second trial hangs unless the folder has a file `may end`."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # its own process group, as in a terminal
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
 def wait_until_workers_hang(process, folder):
     wait_until(lambda: len(processes_in(folder)) == 2 or process.poll() is not None)
     assert process.poll() is None, process.communicate()
@@ -440,7 +425,7 @@ def wait_until_workers_hang(process, folder):
 
 def check_that_it_is_resumed(folder):
     Path(folder, "may end").touch()
-    with program(folder) as process:
+    with running(PROGRAM, folder) as process:
         output, errors = process.communicate(timeout=240)
     ended = "None [('finished', 1), ('finished', 2), ('finished', 1)]"
     assert output.splitlines() == [ended, "[]"], errors
@@ -450,7 +435,7 @@ def check_that_it_is_resumed(folder):
 @pytest.mark.contract
 def test_ctrl_c_with_a_gang_out_leaves_no_process_and_a_run_to_resume(tmp_path):
     before = set(marked_commands())
-    with program(tmp_path) as process:
+    with running(PROGRAM, tmp_path) as process:
         wait_until_workers_hang(process, tmp_path)
         os.killpg(process.pid, signal.SIGINT)
         wait_until(lambda: not alive(processes_in(tmp_path)))
@@ -468,7 +453,7 @@ def test_ctrl_c_with_a_gang_out_leaves_no_process_and_a_run_to_resume(tmp_path):
 @pytest.mark.fault(23)
 def test_a_driver_that_is_killed_with_a_gang_out_leaves_no_process_and_a_run_to_resume(tmp_path):
     before = set(marked_commands())
-    with program(tmp_path) as process:
+    with running(PROGRAM, tmp_path) as process:
         wait_until_workers_hang(process, tmp_path)
         process.kill()
         wait_until(lambda: not set(marked_commands()) - before, seconds=60)
