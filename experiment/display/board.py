@@ -99,12 +99,12 @@ class Board:
             self._write_generations(self._evolution)  # complete generations only
 
     def close(self, optimization_key: str | None, status: Overview) -> None:
-        """Write the last events and close the file."""
-        self._write_curves(status, 0)
-        if not self._configured:  # no trial finished, but the failed ones need a table too
-            name = status.objective or optimization_key or UNNAMED_OBJECTIVE
-            self._configure(self._objectives(name), [])
-        self._events.close()
+        """Write the last events and close the file, also where they cannot be written."""
+        with self._events:
+            self._write_curves(status, 0)
+            if not self._configured:  # no trial finished, but the failed ones need a table too
+                name = status.objective or optimization_key or UNNAMED_OBJECTIVE
+                self._configure(self._objectives(name), [])
 
     def _write_curves(self, status: Overview, busy: int | None) -> None:
         """Append a point to each curve.

@@ -1,8 +1,11 @@
 import math
 import re
+import resource
 import sys
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -419,6 +422,20 @@ def test_a_search_without_trials_has_a_table_a_description_and_a_layout(tmp_path
     ]
     assert texts(tmp_path) == {"about": description(manifest)}
     assert len(layout(tmp_path).category) == 1
+
+
+def test_a_board_that_cannot_write_its_last_events_has_closed_its_file(tmp_path):
+    search = make_search(3)
+    board = Board(RunPaths(tmp_path), search, Direction.MAX, make_manifest(search))
+    (events,) = (tmp_path / "search").iterdir()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (events.stat().st_size, limits[1]))  # a full disk
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            board.close(None, Status(total=3))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert events.resolve() not in [Path(file.path) for file in psutil.Process().open_files()]
 
 
 def test_the_description_of_the_run_is_written_at_the_start(tmp_path):
