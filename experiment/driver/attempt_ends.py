@@ -107,7 +107,8 @@ class AttemptEnds:
                 continue
             host = self._roster.host(slot)
             where = f" on host {host}" if host else ""
-            failure = Failure("lost executor", why.format(where))
+            named = "" if self._gangs.workers.are_several else where  # a worker's failure has it
+            failure = Failure("lost executor", why.format(named))
             trial = self.give_up(slot, failure, counts=counts)
             if trial is not None:
                 again.setdefault(where, []).append(trial)

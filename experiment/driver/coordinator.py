@@ -91,7 +91,7 @@ class Coordinator:
 
         Of slots that are kept, only those are alike which are kept until the same moment.
         """
-        doubled = SlotId.parse(slot).task if self.trials.keeps(slot) else None
+        doubled = SlotId.parse(slot).task if self._is_doubled(slot) else None
         return self.roster.alike(slot), doubled, self.gangs.kept_for(slot)
 
     def alike_now(self, slot: str) -> Hashable:
@@ -99,7 +99,7 @@ class Coordinator:
         if self.trials.state.waiting or self.roster.host(slot) is None:
             return self.alike(slot)
         hindrances = self.roster.hindrances(slot)
-        return hindrances, self.trials.keeps(slot), self.gangs.is_kept(slot)
+        return hindrances, self._is_doubled(slot), self.gangs.is_kept(slot)
 
     def assigned(self) -> list[str]:
         """See `Handler` in exchange.py: members of a gang that another member has completed."""
@@ -143,7 +143,7 @@ class Coordinator:
         """Let a slot end if it gets no more trials, else wait."""
         trials, excluded = self.trials, self.roster.hosts.is_excluded(host)
         nothing_left = self.roster.is_leaving(slot) or self._nothing_left
-        if excluded or (nothing_left and not trials.keeps(slot)):
+        if excluded or (nothing_left and not self._is_doubled(slot)):
             self.gangs.leave(slot)
             self.roster.end(slot)
             why = "its host gets no more trials" if excluded else "nothing is left"
@@ -155,6 +155,10 @@ class Coordinator:
         if not self.gangs.is_kept(slot):  # else for the others of its gang, mostly a moment
             self._recorder.waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
         return Wait(longer_wait(len(self.roster)))
+
+    def _is_doubled(self, slot: str) -> bool:
+        """Return whether a slot must stay, so that Spark does not kill its task's other attempt."""
+        return self.trials.is_doubled(slot) or self.gangs.is_doubled(slot)
 
     @property
     def _nothing_left(self) -> bool:

@@ -30,6 +30,13 @@ from tests.benchmarks.half_precision import share_of_bfloat16
 
 _KILLS = 20
 _SEEDS = 10
+_SIZES = (  # of vectors to reduce: in words, in numbers, rounds, bar
+    ("4 bytes", 1, 25, ""),
+    ("0.1 MB", rings.MEGABYTES // 10, 25, ""),
+    ("1 MB", rings.MEGABYTES, 25, ""),
+    ("10 MB", 10 * rings.MEGABYTES, 25, "<= 1"),
+    ("67 MB", 67 * rings.MEGABYTES, 7, ""),
+)
 
 
 class Row(NamedTuple):
@@ -46,21 +53,24 @@ class Row(NamedTuple):
     bar: str
 
 
-def ring_against_tensorflow() -> list[Row]:
-    """Compare all-reduces of two processes: ours, encrypted, and TensorFlow's, open."""
-    length = 10 * rings.MEGABYTES
-    found = rings.measure([rings.OURS, rings.TENSORFLOW], 2, {length: 25})
-    ours, others = (found[name][length] for name in (rings.OURS, rings.TENSORFLOW))
-    ratios = [
-        statistics.median(took[column] for took in ours)
-        / statistics.median(took[column] for took in others)
-        for column in (0, 1)
-    ]
-    name = "all-reduce of 10 MB, 2 processes: ours, encrypted / TensorFlow's ring"
-    return [
-        Row(name, f"{ratios[0]:.2f}", "<= 1"),
-        Row(f"{name}, processor time", f"{ratios[1]:.2f}", ""),
-    ]
+def rings_against_tensorflow() -> list[Row]:
+    """Compare all-reduces of two processes by size: ours, encrypted, and TensorFlow's, open."""
+    rounds = {numbers: count for _, numbers, count, _ in _SIZES}
+    found = rings.measure([rings.OURS, rings.TENSORFLOW], 2, rounds)
+    rows = []
+    for size, numbers, _, bar in _SIZES:
+        ours, others = (found[name][numbers] for name in (rings.OURS, rings.TENSORFLOW))
+        wall, processor = (
+            statistics.median(took[column] for took in ours)
+            / statistics.median(took[column] for took in others)
+            for column in (0, 1)
+        )
+        name = f"all-reduce of {size}, 2 processes: ours, encrypted / TensorFlow's ring"
+        rows += [
+            Row(name, f"{wall:.2f}", bar),
+            Row(f"{name}, processor time", f"{processor:.2f}", ""),
+        ]
+    return rows
 
 
 def kills_of_workers() -> list[Row]:
@@ -227,7 +237,7 @@ def _apart(found: out_of_step.Accuracy) -> str:
 
 
 ROWS: list[Callable[[], list[Row]]] = [
-    ring_against_tensorflow,
+    rings_against_tensorflow,
     overhead_of_fit,
     speed_of_fit,
     share_of_convolutions,

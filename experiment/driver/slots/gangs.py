@@ -89,6 +89,15 @@ class Gangs:
         attempt = self._gangs[slot].attempt
         return attempt.trial.id, attempt.number
 
+    def is_doubled(self, slot: str) -> bool:
+        """Return whether another attempt of the slot's task has to end; Spark would kill it."""
+        return any(
+            gang.runs(other) and SlotId.parse(other).task == SlotId.parse(slot).task
+            for gang in self._ending
+            for other in gang.slots
+            if other != slot
+        )
+
     def leave(self, slot: str) -> None:
         """Forget a slot that waits and has to end."""
         self._take(slot)

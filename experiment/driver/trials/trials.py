@@ -255,8 +255,8 @@ class Trials:
             self._in_flight.add(*planned)
         return planned
 
-    def keeps(self, slot: str) -> bool:
-        """Return whether a slot must stay, so that Spark does not kill its task's other attempt."""
+    def is_doubled(self, slot: str) -> bool:
+        """Return whether another attempt of the slot's task has a trial; Spark would kill it."""
         return self._in_flight.is_doubled(slot)
 
     def report(self, message: Reports) -> str:

@@ -175,6 +175,17 @@ def test_slots_stay_while_a_gang_may_break_and_end_when_none_can(start):
     assert search.hand_in("1.2.0", 2, cancelled(again)) == Stop()
 
 
+def test_a_copy_of_the_task_of_a_worker_that_still_ends_waits(start):
+    """If it ended, Spark would kill the worker, which may still have output to keep."""
+    search = start(points(1), *TWO, "1.0.1")
+    work = begin(search, *TWO)
+    assert search.ask("1.0.1") == Wait()
+    assert search.finish("1.1.0", work) == Stop()
+    assert search.ask("1.0.1") == Wait()
+    assert search.hand_in("1.0.0", 1, cancelled(work)) == Stop()
+    assert search.ask("1.0.1") == Stop()
+
+
 def test_members_of_a_broken_gang_have_to_end_and_the_trial_runs_again(start):
     search = start(points(1), *TWO, "1.2.0")
     work = begin(search, *TWO)
@@ -185,9 +196,9 @@ def test_members_of_a_broken_gang_have_to_end_and_the_trial_runs_again(start):
     assert search.hand_in("1.1.0", 1, cancelled(work)) == Wait()
     (lost,) = search.records("lost")
     assert (lost["slot"], lost["kind"], lost["counts"]) == ("1.0.0", "lost executor", True)
-    assert lost["message"] == "worker 1 of 2, on host: its executor on host host was lost"
+    assert lost["message"] == "worker 1 of 2, on host: its executor was lost"
     assert list(search.coordinator.trials.status.notes) == [
-        "worker 1 of 2, on host: its executor on host host was lost, trial 0 runs again"
+        "worker 1 of 2, on host: its executor was lost, trial 0 runs again"
     ]
 
 

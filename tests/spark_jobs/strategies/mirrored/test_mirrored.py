@@ -24,7 +24,8 @@ def both(gangs, function, *args):
 
 
 MUON = pytest.mark.skipif(
-    version("keras").startswith("3.10."), reason="its Muon asks TensorFlow's variables for a path"
+    tuple(map(int, version("keras").split(".")[:2])) < (3, 13),
+    reason="its Muon asks TensorFlow's variables for a path",
 )
 
 
