@@ -655,6 +655,55 @@ def test_a_search_with_too_few_slots_gives_them_back_to_others(
     assert occupying.result().best.value == 1.0
 
 
+FAIR = """<allocations>
+  <pool name="default"><schedulingMode>FAIR</schedulingMode></pool>
+</allocations>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_two_searches_that_hold_half_of_each_others_slots_both_end(
+    sparks, logdir, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(too_few_slots, "_PATIENCE", 2.0)
+    monkeypatch.setattr(too_few_slots, "_FIRST_PAUSE", 1.0)
+    pools = tmp_path / "pools.xml"
+    pools.write_text(FAIR)
+    fair = {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": str(pools)}
+    spark = sparks.get("local[2]", **fair)
+
+    def occupy(x):
+        Path(tmp_path, f"occupied-{x}").touch()
+        while not Path(tmp_path, f"free-{x}").exists():
+            threading.Event().wait(0.02)
+        return x
+
+    def slots_of(name):
+        """Return the records of the slots that have joined a search."""
+        journals = Path(logdir).glob(f"{name}-*/journal/*.jsonl")
+        lines = [line for journal in journals for line in journal.read_text().splitlines()]
+        return [json.loads(line[9:]) for line in lines if '"joined"' in line]
+
+    one = {"preload": (), "verbose": 0, "logdir": logdir}
+    occupying = experiment.submit(experiment.launch, spark, occupy, {"x": [0, 1]}, **one)
+    wait_until(lambda: len(list(tmp_path.glob("occupied-*"))) == 2)
+    searches = {
+        name: experiment.submit(
+            experiment.launch, spark, trains, {"x": [1.0]}, name=name, logdir=logdir, **TWO
+        )
+        for name in ("left", "right")
+    }
+    jobs = spark.sparkContext.statusTracker()
+    wait_until(lambda: len(jobs.getActiveJobsIds()) == 3)
+    for x in (0, 1):  # Spark gives a core that is free to the search with fewer slots
+        Path(tmp_path, f"free-{x}").touch()
+        wait_until(lambda x=x: sum(bool(slots_of(name)) for name in searches) == x + 1)
+    assert all(search.result().best.value == 1.0 for search in searches.values())
+    assert any(len(slots_of(name)) > 2 for name in searches), "one has given its slot back"
+    occupying.result()
+
+
 @pytest.mark.slow
 @pytest.mark.contract
 def test_too_few_slots_for_too_long_end_the_search_with_both_numbers(spark, logdir, tmp_path):
