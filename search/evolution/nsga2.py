@@ -105,7 +105,7 @@ class NSGA2Search(PopulationSearch[_Candidate]):
     flight, and the order of their outcomes does not matter.
 
     A trial that failed, or lacks an objective, does not join. No configuration (going by the values
-    of the hyperparameters) is tried twice unless the space has fewer of them than there are trials;
+    of the hyperparameters) is tried twice, so a space with fewer of them than trials ends the search;
     the user's points are tried in any case. A random point replaces a design point that the space's
     constraint does not allow, and a child where it allows none of 20.
 

@@ -34,12 +34,12 @@ DRIVER_HOST = SparkSetting(
 )
 CACHE_FOLDER = SparkSetting(
     name="spark.experiment.cache.folder",
-    default="a folder of the user in `/tmp`",
+    default="`spark-tf-experiment-cache-<user id>` in `TMPDIR` or `/tmp`",
     meaning="The folder on each executor's host that keeps the copies of `experiment.data`.",
 )
 CACHE_LIMIT = SparkSetting(
     name="spark.experiment.cache.limit",
-    default="half of the disk's free space",
+    default="half of the bytes of the disk that are free or taken by copies",
     meaning="The most that these copies may take on a host, such as `20g`; the copies that were "
     "read least recently are removed first.",
 )

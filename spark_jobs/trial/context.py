@@ -257,8 +257,8 @@ def world_size() -> int:
 def shard(data: Any) -> Any:
     """Return this worker's part of data; all of it on one worker, and outside a trial.
 
-    Under `Mirrored`, which divides each batch by itself, it returns all of the data, too; under
-    other strategies and without one, a part: so the same line is right under every strategy.
+    Under `Mirrored` and `Jax`, which divide each batch by themselves, it returns all of the data,
+    too; under other strategies and without one, a part: so the same line is right under every strategy.
 
     Args:
         data: An array, tensor, table or list; a `tf.data.Dataset`, whose elements are divided; a
@@ -350,7 +350,7 @@ def keras_callbacks() -> list[Any]:
     `fit` ends after the last epoch that the trial may train, so `epochs=` need only be enough.
 
     The curves go to the trial's single TensorBoard run. Keras' own TensorBoard callback makes two
-    more runs per trial, and above 40 runs TensorBoard's pages start empty; it may be added as well.
+    more runs per trial, and above 500 runs TensorBoard's pages start empty; it may be added, too.
     """
     import keras
 
