@@ -51,13 +51,18 @@ def distributed_training(
         SearchFailed: The training failed, or was ended before it began; `.result` has it.
     """
     Workers.read("workers", workers)
-    if params is not None and not isinstance(params, Mapping):
-        raise InvalidArgument("params", "a dict of argument names to values", shown(params))
-    point = {} if params is None else dict(params)
+    point = read_params(params)
     spec = launch.spec(spark, train, [point], workers_per_trial=workers, **settings)
     return replace(
         spec, call="distributed_training", workers_argument="workers", returned=_only_trial
     )
+
+
+def read_params(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the arguments of a training by name; InvalidArgument unless a dict or None."""
+    if params is not None and not isinstance(params, Mapping):
+        raise InvalidArgument("params", "a dict of argument names to values", shown(params))
+    return {} if params is None else dict(params)
 
 
 def _only_trial(result: Result) -> TrialResult:

@@ -132,7 +132,8 @@ class SparkExecutor(Executor):
         self._search = Handle(lambda: self._run(spark, settings))
         self._wait(self._opened)
         if self._outbox is None:
-            self._search.result()  # raises what was wrong
+            ended = self._search.result()  # raises what was wrong
+            raise ExecutorFailed(ended.problem)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Schedule a call of a function on a slot, after all calls submitted before.
@@ -249,6 +250,9 @@ class SparkExecutor(Executor):
                     result = run_search(spec, interrupts)
             except SearchFailed as failed:  # raised also if every call failed
                 result = failed.result
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+                raise
             problem = result.problem
             return result
         finally:

@@ -66,10 +66,12 @@ class Handle(Generic[R]):
             return "running"
         if self._future.exception() is not None:
             return "failed"
-        result: Result | Results | TrialResult = self._future.result()
+        result = self._future.result()
         if isinstance(result, TrialResult):
             return "cancelled" if result.status == "cancelled" else "finished"
-        return "finished" if result.problem is None else "cancelled"
+        # Other calls, such as `plan_training`, return neither.
+        ended_early = isinstance(result, Result | Results) and result.problem is not None
+        return "cancelled" if ended_early else "finished"
 
     def trials(self) -> list[TrialResult]:
         """Return the trials that have ended so far."""

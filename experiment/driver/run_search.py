@@ -22,7 +22,7 @@ from experiment.driver.trials.trials import Trials
 from experiment.results.result import Result, SearchFailed
 from experiment.results.status import Status
 from experiment.results.text import count, printable
-from experiment.results.warned import note, users_line, warn_at, warn_user
+from experiment.results.warned import note, note_at, users_line, warn_user
 from experiment.run_files.journal_records import Begun
 from experiment.run_files.run_state import RunState
 from experiment.setup.preparation import Prepared, prepare
@@ -173,7 +173,7 @@ def _coordinator(prepared: Prepared, run: OpenRun, board: Board, slots: int) -> 
     recorder = Recorder(run.journal, RunState(run.paths))
     roster = Roster(slots)
     is_fixed = settings.workers.least == settings.workers.most  # else small ones may be too many
-    warn = functools.partial(warn_at, users_line())  # it is called in the channel's thread
+    warn = functools.partial(note_at, users_line())  # it is called in the channel's thread
     trials = Trials(
         spec.searcher,
         recorder,

@@ -10,7 +10,7 @@ from experiment.planning.plan import plan
 from experiment.planning.training_plan import Exchange, TrainingPlan, training_plan
 from experiment.setup.function.train_function import check_arguments
 from experiment.setup.keywords import MeasuringKeywords, takes_settings
-from experiment.training import distributed_training
+from experiment.training import distributed_training, read_params
 from search.checks import check_integer, plain
 from search.errors import InvalidArgument, shown
 from spark_jobs.strategies.settings import Mirrored
@@ -63,7 +63,7 @@ def plan_training(
     chosen = Mirrored() if strategy is None else strategy
     if not isinstance(chosen, Mirrored):
         raise InvalidArgument("strategy", "experiment.Mirrored(...) or None", shown(strategy))
-    check_arguments(train, params or ())
+    check_arguments(train, read_params(params))
     shared: dict[str, Any] = {**settings, "strategy": chosen, "direction": "min"}
     exchange: dict[str, Any] = {"workers": 2, "optimization_key": "gradients", **shared}
     exchange.pop("precision", None)  # it computes nothing in Keras

@@ -95,7 +95,12 @@ def warn_user(message: str) -> None:
     warn_at(users_line(), message)
 
 
-def note(message: str) -> None:
-    """Warn the user without ending the search, even if warnings are errors."""
+def note_at(line: Line | None, message: str) -> None:
+    """Warn the user at a line without ending the search, even if warnings are errors."""
     with contextlib.suppress(UserWarning):
-        warn_user(message)
+        warn_at(line, message)
+
+
+def note(message: str) -> None:
+    """Warn the user at the line that called us; otherwise as `note_at`."""
+    note_at(users_line(), message)

@@ -29,7 +29,7 @@ from experiment.results.text import command
 from experiment.run_files.format import check_format
 from search.errors import ExperimentError
 from spark_jobs.messages import encode
-from spark_jobs.storage.local_files import make_folder, open_appending
+from spark_jobs.storage.local_files import make_folder, open_appending, open_regular
 
 _SYNC_EVERY = 0.1  # seconds
 
@@ -256,7 +256,7 @@ class _Segment:
 
     def begun(self) -> dict[str, Any] | None:
         """Return the segment's first record, `begun`; None if it has none."""
-        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+        with contextlib.suppress(FileNotFoundError), open_regular(self.path) as file:
             record = _decode_line(file.readline().rstrip(b"\0").removesuffix(b"\n"))
             if record is not None and _begins(record):
                 return record
@@ -310,7 +310,7 @@ class _Segment:
 
     def _rest(self, unended: bytes) -> bytes:
         """Return the bytes after the whole lines that were read."""
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             cut = os.fstat(file.fileno()).st_size < self.whole
             file.seek(self.whole)
             rest = file.read().rstrip(b"\0")

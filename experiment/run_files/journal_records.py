@@ -224,6 +224,8 @@ class RecordReader:
     def _check(self, record: Record) -> None:
         match record:
             case Planned(trial=trial):
+                if not 0 <= trial.id < self._count:  # each trial before it has a record
+                    raise ProtocolError(f"there can be no trial {trial.id} yet")
                 self._planned.add(trial.id)
             case Lost(trial=ended) | Finished(outcome=Outcome(trial=ended)):
                 if ended not in self._planned:

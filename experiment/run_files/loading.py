@@ -29,6 +29,7 @@ from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.session import active_data_settings
 from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.local_files import open_regular
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
 
@@ -360,7 +361,8 @@ class _Versioned(msgspec.Struct):
 
 
 def _read_json(paths: RunPaths, path: Path, kind: type[T]) -> T:
-    data = path.read_bytes()
+    with open_regular(path) as file:
+        data = file.read()
     check_format(msgspec.json.decode(data, type=_Versioned).format, paths.shown())
     return msgspec.json.decode(data, type=kind)
 

@@ -112,6 +112,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int = 1
     format: int = FORMAT
 
+    def __post_init__(self) -> None:
+        datetime.datetime.fromisoformat(self.created)  # ValueError for any other text
+
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The summary of a run that has ended, `result.json`.
@@ -139,6 +142,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     best: dict[str, Any] | None
     ended: str
     format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        datetime.datetime.fromisoformat(self.ended)  # ValueError for any other text
+        if self.best is not None and not isinstance(params := self.best.get("params"), Params):
+            Params.from_json(params)
 
 
 class FrontSummary(Summary, frozen=True, kw_only=True):

@@ -357,7 +357,7 @@ def _holder(folder: Location) -> Owner | None:
 def _is_locked(path: Path) -> bool | None:
     """Return whether another process holds a lock; None if that cannot be checked."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:

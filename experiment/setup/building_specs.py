@@ -89,6 +89,9 @@ def spec_of_algorithm(
     if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
         expected = "a start() that returns a search.searcher.Searcher"
         raise InvalidArgument("searcher", expected, shown(searcher))
+    if type(searcher.total) is not int:  # numpy's have no form in JSON
+        expected = "a searcher whose total is an int, the number of its trials"
+        raise InvalidArgument("searcher", expected, f"one whose total is {shown(searcher.total)}")
     if (why := why_exhausted(searcher)) and not searcher.total:
         raise InvalidArgument("warm_start", "runs that leave configurations to try", why)
     arguments = _settings_of(algorithm)

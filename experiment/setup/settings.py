@@ -29,6 +29,9 @@ from spark_jobs.trial.precision import NEEDS_GPU, Precision, read_precision
 
 Isolation = Literal["process", "spawn", "none"]
 
+MOST_SLOTS = 100_000
+"""The most slots that a search may ask Spark for, as many as a stage has tasks that Spark keeps."""
+
 _MOST_PER_GPU = 64
 
 
@@ -157,7 +160,7 @@ class Settings(_Begun):
             check_logdir(self.logdir)
         if self.resume is not None:
             _check_place("resume", find_run(self.resume, "resume"))
-        _check_integer("parallelism", self.parallelism, 1)
+        _check_parallelism(self.parallelism)
         workers = Workers.read("workers_per_trial", self.workers_per_trial)
         object.__setattr__(self, "workers_per_trial", workers.to_json())
         object.__setattr__(self, "strategy", read_strategy("strategy", self.strategy))
@@ -318,7 +321,7 @@ def _module_names(preload: Any) -> tuple[str, ...] | None:
         return None
     if isinstance(preload, Iterable) and not isinstance(preload, str):
         names = tuple(preload)
-        if all(type(name) is str for name in names):
+        if all(type(name) is str and all(map(str.isidentifier, name.split("."))) for name in names):
             return names
     raise InvalidArgument("preload", "a list of module names, or None", shown(preload))
 
@@ -331,6 +334,13 @@ def _failure_kinds(retry_on: Any) -> tuple[FailureKind, ...]:
             return kinds
     expected = "a list of failures: " + ", ".join(map(repr, known))
     raise InvalidArgument("retry_on", expected, shown(retry_on))
+
+
+def _check_parallelism(value: int | None) -> None:
+    _check_integer("parallelism", value, 1)
+    if value is not None and value > MOST_SLOTS:
+        expected = f"an integer from 1 to {MOST_SLOTS:,}, or None"
+        raise InvalidArgument("parallelism", expected, shown(value))
 
 
 def _check_integer(name: str, value: object, least: int) -> None:

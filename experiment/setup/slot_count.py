@@ -10,7 +10,7 @@ import psutil
 
 from experiment.setup.function.imports import preload_of
 from experiment.setup.resuming import manifest_of
-from experiment.setup.settings import Settings
+from experiment.setup.settings import MOST_SLOTS, Settings
 from experiment.setup.workers import Workers
 from search.errors import InvalidArgument
 from spark_jobs.session import session_of
@@ -18,8 +18,6 @@ from spark_jobs.session.session import Session
 
 SLOT_MEMORY = 0.8e9
 """Bytes of memory per slot: for TensorFlow and a small model."""
-
-_MOST_SLOTS = 100_000
 
 
 class SlotsAsked:
@@ -112,7 +110,7 @@ def slot_count(
     if settings.parallelism is not None:
         return min(settings.parallelism * workers.most, most)
     slots = workers.of_use(min(most, max(there, workers.least)))
-    if trials is None and slots > _MOST_SLOTS:  # dynamic allocation without a maximum
+    if trials is None and slots > MOST_SLOTS:  # dynamic allocation without a maximum
         expected = "an integer, where Spark may start any number of executors"
         hint = "or set spark.dynamicAllocation.maxExecutors"
         raise InvalidArgument("parallelism", expected, "None", hint)

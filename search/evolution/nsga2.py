@@ -105,9 +105,9 @@ class NSGA2Search(PopulationSearch[_Candidate]):
     flight, and the order of their outcomes does not matter.
 
     A trial that failed, or lacks an objective, does not join. No configuration (going by the values
-    of the hyperparameters) is tried twice, so a space with fewer of them than trials ends the search;
-    the user's points are tried in any case. A random point replaces a design point that the space's
-    constraint does not allow, and a child where it allows none of 20.
+    of the hyperparameters) is tried twice, so a space with fewer of them than trials ends the
+    search; the user's points are tried in any case. A random point replaces a design point that the
+    space's constraint does not allow, and a child where it allows none of 20.
 
     Args:
         problem: The problem to search, with several objectives. The best of the prior observations

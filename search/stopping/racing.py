@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -77,8 +77,8 @@ class _WilcoxonJudge:
         self._ended.add(trial)
         self._reasons.pop(trial, None)
         merits = self._merits.pop(trial, {})
-        best = -math.inf if self._best is None else _mean(self._best[1])
-        if status == "finished" and merits and _mean(merits) > best:
+        best = -math.inf if self._best is None else mean(self._best[1].values())
+        if status == "finished" and merits and mean(merits.values()) > best:
             self._best = trial, merits
 
     def _compare(self, merits: Mapping[int, float]) -> str | None:
@@ -86,7 +86,7 @@ class _WilcoxonJudge:
             return None
         number, best = self._best
         least = 0.5 ** len(merits)  # of all p: known without the test, which takes milliseconds
-        if least >= self._rule.p_threshold or _mean(merits) >= _mean(best):
+        if least >= self._rule.p_threshold or mean(merits.values()) >= mean(best.values()):
             return None
         p = _p_of_worse(merits, best)
         if p >= self._rule.p_threshold:
@@ -94,8 +94,12 @@ class _WilcoxonJudge:
         return f"worse than trial {number} in {len(merits)} repeats (p = {p:.2g})"
 
 
-def _mean(merits: Mapping[int, float]) -> float:
-    return fmean(merits.values())
+def mean(numbers: Collection[float]) -> float:
+    """Return the mean of at least one number; NaN if infinite ones have both signs."""
+    try:
+        return fmean(numbers)
+    except (OverflowError, ValueError):  # the sum of finite numbers may be too large for a float
+        return sum(number / len(numbers) for number in numbers)
 
 
 def _p_of_worse(merits: Mapping[int, float], best: Mapping[int, float]) -> float:

@@ -1,6 +1,7 @@
 """A connection between two members: TLS sockets of Python's `ssl`, for messages and raw numbers.
 
-ZeroMQ and gRPC would serve, too, and `make bench-training OPTIONS=--candidates` measures both: see docs/internals/communicator.md for the figures and the choice.
+ZeroMQ and gRPC would serve, too, and `make bench-training OPTIONS=--candidates` measures both: see
+docs/internals/communicator.md for the figures and the choice.
 """
 
 from __future__ import annotations

@@ -48,9 +48,27 @@ def temporary_folder(parent: str | None = None) -> Iterator[Path]:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def name_of_left(path: Path) -> str:
-    """Return the name of a scratch folder that is left for the user, with files not uploaded."""
-    return f"{_KEPT}{path.name.removeprefix(_PREFIX)}"
+def folder_of_left(path: Path) -> Path:
+    """Return a folder for the files of a scratch folder that are left for the user, not uploaded.
+
+    It is new, among the temporary files, and nobody else may enter it; where none can be made, it
+    is the scratch folder itself.
+    """
+    try:
+        return Path(tempfile.mkdtemp(prefix=_KEPT))
+    except OSError:
+        return path
+
+
+def move_left(path: Path, to: Path) -> None:
+    """Move the files of a scratch folder to another one; what cannot be moved stays there."""
+    if to == path:
+        return
+    with contextlib.suppress(OSError):
+        for found in sorted(path.iterdir()):
+            with contextlib.suppress(OSError):  # such as a disk without room for all of them
+                shutil.move(found, to)
+        path.rmdir()
 
 
 def remove_left() -> None:

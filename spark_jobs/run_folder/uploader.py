@@ -69,6 +69,7 @@ class Uploader:
         self._there: set[str] = set()
         self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
+        self._refused: dict[str, tuple[_Look, OSError]] = {}  # whole files, and why
         self.trouble: str | None = None
         self._round = threading.Lock()
         self._closing = threading.Event()
@@ -112,11 +113,16 @@ class Uploader:
             for name, look in sorted(found.items(), key=_age):
                 if self._uploaded.get(name) == look or name in self._given_up:
                     continue
+                before, why = self._refused.get(name, (None, None))
+                if before == look and not everything:  # sent again at the end only: it may be large
+                    refused = refused or why
+                    continue
                 try:
                     self._upload_file(name, look, everything=everything)
                 except ConnectionError:
                     raise
                 except OSError as error:  # this file's only, such as one too large for a quota
+                    self._refused[name] = look, error
                     refused = refused or error
             for name in self._there - found.keys():
                 try:

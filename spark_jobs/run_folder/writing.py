@@ -7,9 +7,9 @@ folder of each host, from which an `Uploader` uploads it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,7 +19,7 @@ from spark_jobs.messages import Attempt
 from spark_jobs.retrying import call_again
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, attempt_name, attempts_in
-from spark_jobs.run_folder.scratch import name_of_left, scratch_folder
+from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
 from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.storage.files import PART, WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
@@ -98,7 +98,7 @@ def run_folder(
             if uploaded.kept or not any(found.is_file() for found in path.rglob("*")):
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                shutil.move(path, uploaded.left)
+                move_left(path, uploaded.left)
 
 
 class _InPlace:
@@ -120,9 +120,12 @@ class _Uploaded:
         self.uploader = uploader
         self.kept = False
         self._abandoned = False
-        # The folder's name if not everything could be uploaded.
-        self.left = Path(tempfile.gettempdir(), name_of_left(path))
         self._location = location
+
+    @functools.cached_property
+    def left(self) -> Path:
+        """The folder for what could not be uploaded, made when it is first asked for."""
+        return folder_of_left(self.path)
 
     @property
     def trouble(self) -> str | None:

@@ -55,6 +55,22 @@ def make_session() -> Any:
     return builder.getOrCreate()
 
 
+class _WithoutAccumulators:
+    """A SparkContext for one RDD, whose function gets no accumulators.
+
+    Otherwise the workers' accumulators come back to this process: pickles that a train function in
+    a slot's own process can forge, and that PySpark loads here.
+    """
+
+    _javaAccumulator = None  # noqa: N815  # PySpark's name
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
 class ClassicSession(Session):
     """A SparkSession in the driver's own process.
 
@@ -224,12 +240,13 @@ class ClassicSession(Session):
             self._context.setJobDescription(f"experiment: {count} slots")
             self._use_driver_python()
             profile = self._profile()
-            with unlogged(), self._without_accumulators():  # the slot's closure may hold secrets
+            with unlogged():  # the slot's closure may hold secrets
                 if schema == SLOTS:
                     result = self._nothing_of(slot, count, profile)
                 else:
                     frame = self._spark.range(0, count, 1, count)
-                    result = frame.mapInArrow(slot, schema, profile=profile).toArrow
+                    with self._without_accumulators():
+                        result = frame.mapInArrow(slot, schema, profile=profile).toArrow
             try:
                 return result()
             except Exception:
@@ -254,7 +271,8 @@ class ClassicSession(Session):
         The first query of a session loads Spark SQL in the JVM and pyarrow in each worker: several
         seconds of a processor. The JVM counts the rows, so no pickle comes back to this process.
         """
-        slots = self._context.parallelize((), count).mapPartitions(slot)
+        slots: Any = self._context.parallelize((), count).mapPartitions(slot)
+        slots.ctx = _WithoutAccumulators(self._context)
         if profile is not None:
             slots = slots.withResources(profile)
         rows = slots._jrdd  # it pickles the closure
@@ -277,8 +295,8 @@ class ClassicSession(Session):
     def _without_accumulators(self) -> Iterator[None]:
         """Let the functions that are passed to Spark inside the block have no accumulators.
 
-        Otherwise the workers' accumulators come back to this process: pickles that a train function
-        in a slot's own process can forge, and that PySpark loads here.
+        For functions of Spark SQL, see `_WithoutAccumulators`. Those that other threads pass
+        meanwhile have none either, so searches do without it.
         """
         context = vars(self._context)
         with context.setdefault("_experiment_accumulators", threading.Lock()):

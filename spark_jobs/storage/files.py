@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from search.errors import shown
-from spark_jobs.storage.local_files import make_folder, open_appending, open_new
+from spark_jobs.storage.local_files import make_folder, open_appending, open_new, open_regular
 from spark_jobs.storage.locations import Location
 
 CHUNK = 1 << 20
@@ -150,7 +150,7 @@ class LocalFiles:
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
         """Pass a file's bytes to `sink`."""
         left = status.length - offset
-        with open(status.location.path, "rb") as file:
+        with open_regular(status.location.path) as file:
             file.seek(offset)
             while left > 0 and (data := file.read(min(CHUNK, left))):
                 sink(data)

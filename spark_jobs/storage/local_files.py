@@ -5,11 +5,31 @@ Folders have mode 0700 and files 0600: a run may hold data that its trials read.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 from typing import IO
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+
+
+def open_regular(path: str | Path) -> IO[bytes]:
+    """Open a file for reading, for which nobody waits and which has an end.
+
+    In a folder that others may write to, a name may be that of a pipe, or of a link to a device.
+
+    Raises:
+        OSError: It cannot be opened, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "no regular file", str(path))
 
 
 def make_folder(path: Path) -> None:

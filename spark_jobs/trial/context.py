@@ -258,7 +258,8 @@ def shard(data: Any) -> Any:
     """Return this worker's part of data; all of it on one worker, and outside a trial.
 
     Under `Mirrored` and `Jax`, which divide each batch by themselves, it returns all of the data,
-    too; under other strategies and without one, a part: so the same line is right under every strategy.
+    too; under other strategies and without one, a part: so the same line is right under every
+    strategy.
 
     Args:
         data: An array, tensor, table or list; a `tf.data.Dataset`, whose elements are divided; a

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from search.stopping.racing import mean
 from search.trial import UNNAMED_OBJECTIVE, Outcome
 from spark_jobs.messages import ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import CHECKPOINT
@@ -131,7 +131,7 @@ def _mean(outcomes: Sequence[Outcome]) -> Outcome:
     values = [outcome.value for outcome in outcomes if outcome.value is not None]
     return replace(
         outcomes[0],
-        value=fmean(values) if values else None,
+        value=mean(values) if values else None,
         metrics=_means(outcome.metrics for outcome in outcomes),
         values=_means(outcome.values for outcome in outcomes),
     )
@@ -143,4 +143,4 @@ def _means(of: Iterable[Mapping[str, float]]) -> dict[str, float]:
     for numbers in of:
         for name, number in numbers.items():
             found.setdefault(name, []).append(number)
-    return {name: fmean(numbers) for name, numbers in found.items()}
+    return {name: mean(numbers) for name, numbers in found.items()}

@@ -26,8 +26,15 @@ OURS = ("experiment.public", "spark_jobs.trial.events.event_file")
 SELECTS_JAX = "spark_jobs.strategies.on_jax.selected"
 """Our module that selects JAX as Keras' backend when it is imported, before the user's."""
 
-SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET")
-"""Variables with Spark's secrets, of its own workers and of the application, for no user code."""
+SECRETS = (
+    "PYTHON_WORKER_FACTORY_SECRET",
+    "_SPARK_AUTH_SECRET",
+    "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+)
+"""Variables with secrets of Spark: of its workers, the application, a server of Spark Connect.
+
+They are for no user code.
+"""
 
 
 def imports_of(modules: Sequence[str], guessed: Sequence[str]) -> Imports:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import experiment
@@ -116,6 +117,16 @@ def test_a_bad_space_is_refused_by_the_arguments_name(space, name):
     assert caught.value.name == name
 
 
+class Counting:
+    """A searcher with any number of trials."""
+
+    finished = True
+    ask = tell = None
+
+    def __init__(self, total):
+        self.total = total
+
+
 class Own:
     """A user's algorithm, with any settings and any searcher."""
 
@@ -138,6 +149,8 @@ class Own:
         (Own({"type": "own", "sizes": {1, 2}}), "to_json"),
         (Own({"type": "own", "rate": float("nan")}), "to_json"),
         (Own({"type": "own"}, searcher="none"), "start"),
+        (Own({"type": "own"}, searcher=Counting(np.int64(3))), "total"),
+        (Own({"type": "own"}, searcher=Counting("3")), "total"),
     ],
 )
 def test_an_algorithm_that_breaks_the_protocol_is_refused_without_spark(searcher, expected):

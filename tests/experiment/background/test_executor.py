@@ -25,6 +25,7 @@ import pytest
 
 import experiment
 from experiment.cli.commands import main
+from experiment.driver import run_search
 from spark_jobs.storage.files import LocalFiles
 from tests.experiment import calls
 from tests.experiment.waiting import alive, processes_in, wait_until
@@ -337,6 +338,15 @@ def test_calls_are_isolated_as_trials_are(spark, logdir, isolation):
         first, second = (pool.submit(os.getpid).result(LONG) for _ in range(2))
         assert (first == second) == (isolation == "none")
         assert type(pool.submit(int, "x").exception(LONG)) is ValueError
+
+
+def test_an_executor_that_cannot_begin_says_why(spark, logdir, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(run_search, "Board", full)
+    with pytest.raises(experiment.ExecutorFailed, match="No space left on device"):
+        experiment.executor(spark, logdir=logdir)
 
 
 def test_bad_settings_are_refused_before_any_job(spark, logdir):

@@ -299,3 +299,12 @@ def test_a_cancelled_search_is_resumed_in_the_same_session_without_losing_a_slot
     records = [json.loads(line[9:]) for line in lines]
     assert {record["slot"].partition(".")[0] for record in records if "slot" in record} == {"1"}
     assert not [record for record in records if record["event"] == "lost"]
+
+
+def test_a_call_that_is_no_search_has_a_handle_and_leaves_ctrl_c_alone():
+    handle = experiment.submit(lambda: 3)
+    assert handle.result(timeout=60) == 3
+    assert handle.status() == "finished"
+    assert repr(handle) == "<experiment.Handle: finished, 0 trials ended>"
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

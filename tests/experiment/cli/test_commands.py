@@ -256,6 +256,22 @@ def change_manifest(**changes):
     return damage
 
 
+def make_pipe(name):
+    def damage(paths):
+        (paths.root / name).unlink()
+        os.mkfifo(paths.root / name)
+
+    return damage
+
+
+def make_link(name, target):
+    def damage(paths):
+        (paths.root / name).unlink()
+        (paths.root / name).symlink_to(target)
+
+    return damage
+
+
 DAMAGES = {
     "empty": write("manifest.json", b""),
     "no json": write("manifest.json", b"{"),
@@ -271,6 +287,11 @@ DAMAGES = {
     "result": write("result.json", b"{"),
     "result without unicode": write("result.json", b'{"problem": "\xff"}'),
     "result is a folder": make_folder("result.json"),
+    "no time": change_manifest(created="yesterday"),
+    "pipe": make_pipe("manifest.json"),
+    "device": make_link("manifest.json", "/dev/zero"),
+    "journal is a pipe": make_pipe("journal/000001.jsonl"),
+    "result is a device": make_link("result.json", "/dev/zero"),
 }
 
 
@@ -291,6 +312,16 @@ def test_broken_runs_hide_no_other(call, tmp_path):
     broken = [row for row in rows.values() if row[1].startswith("cannot be read: ")]
     assert len(broken) == len(DAMAGES)
     assert [rows[root.name][2:4] for root in good] == [["finished", "6/6"]] * 2
+
+
+def test_a_pipe_in_place_of_the_drivers_files_delays_nothing(call, tmp_path):
+    root = make_run(tmp_path, ended=False)
+    owners = RunPaths(root).owners
+    owners.mkdir(exist_ok=True)
+    for name in ("000009.json", "lock"):
+        (owners / name).unlink(missing_ok=True)
+        os.mkfifo(owners / name)
+    assert root.name in call("list", tmp_path)
 
 
 def test_files_that_are_no_segments_of_the_journal_are_ignored(call, tmp_path):

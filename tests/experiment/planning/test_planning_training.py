@@ -24,6 +24,7 @@ def test_other_numbers_of_workers_are_refused(workers):
         ("steps", 4, "an integer of at least 5"),
         ("strategy", "ring", r"experiment\.Mirrored"),
         ("params", {"unit": 3}, "a function that accepts 'unit'"),
+        ("params", 5, "a dict of argument names to values"),
         ("train", 3, "a function"),
     ],
 )

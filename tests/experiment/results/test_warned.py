@@ -69,3 +69,18 @@ def test_a_search_warns_at_the_line_that_called_it(spark, tmp_path, way):
     with pytest.warns(UserWarning, match="so it stops none of them") as caught:
         number = way(search)
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, number)]
+
+
+def test_a_warning_of_the_channels_thread_ends_no_search(spark, tmp_path):
+    """Warnings are errors here: the rule gets no reports, of which the driver warns."""
+    result = experiment.launch(
+        spark,
+        silent,
+        {"x": [1.0]},
+        stopping=experiment.MedianStopping(),
+        isolation="none",
+        preload=(),
+        verbose=0,
+        logdir=tmp_path,
+    )
+    assert [trial.status for trial in result.trials] == ["finished"]

@@ -576,6 +576,8 @@ FINISHED = {"event": "finished", "at": 2.0, "attempt": 1, "outcome": OUTCOME}
         FINISHED | {"attempt": "1"},
         PLANNED | {"trial": 1.5},
         PLANNED | {"trial": {"id": 0, "params": []}},
+        PLANNED | {"trial": {"id": -1, "params": {}}},
+        PLANNED | {"trial": {"id": 10**12, "params": {}}},
         PLANNED | {"trial": {"id": 0, "params": {"x": {"unknown": 1}}}},
         {name: value for name, value in PLANNED.items() if name != "attempt"},
         {name: value for name, value in PLANNED.items() if name != "at"},

@@ -52,6 +52,7 @@ REFUSED = [
     ({"logdir": "webhdfs://ho st/runs"}, "webhdfs://host:port/path", "'webhdfs://ho st/runs'"),
     ({"parallelism": 0}, "an integer of at least 1", "0"),
     ({"parallelism": -1}, "an integer of at least 1", "-1"),
+    ({"parallelism": 10**9}, "an integer from 1 to 100,000, or None", "1000000000"),
     ({"parallelism": 1.5}, "an integer of at least 1", "1.5"),
     ({"parallelism": True}, "an integer of at least 1", "True"),
     ({"parallelism": "2"}, "an integer of at least 1", "'2'"),
@@ -124,6 +125,8 @@ REFUSED = [
     ({"verbose": [1]}, "0, 1 or 2", "[1]"),
     ({"preload": "tensorflow"}, "a list of module names, or None", "'tensorflow'"),
     ({"preload": [1]}, "a list of module names, or None", "[1]"),
+    ({"preload": [""]}, "a list of module names, or None", "['']"),
+    ({"preload": [".x"]}, "a list of module names, or None", "['.x']"),
 ]
 
 

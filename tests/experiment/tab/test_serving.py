@@ -275,6 +275,16 @@ def test_a_damaged_run_is_named_and_hides_no_other(make_tab, tmp_path):
     assert "repair" in answer["error"]
 
 
+@pytest.mark.parametrize("change", [{"ended": "yesterday"}, {"best": {}}])
+def test_a_summary_that_cannot_be_used_is_named_and_hides_no_other(make_tab, tmp_path, change):
+    damaged, whole = make_run(tmp_path, name="a"), make_run(tmp_path, name="b")
+    summary = json.loads((damaged / "result.json").read_text())
+    (damaged / "result.json").write_text(json.dumps(summary | change))
+    first, second = get(make_tab(tmp_path), "/runs")[1]
+    assert "whose result.json cannot be used" in first["error"]
+    assert second["name"] == whole.name
+
+
 def test_a_run_that_was_removed_is_gone(make_tab, tmp_path):
     run = make_run(tmp_path)
     tab = make_tab(tmp_path)

@@ -1,6 +1,7 @@
 """Racing of repeats by Wilcoxon's test."""
 
 import random
+import sys
 from statistics import fmean
 
 import pytest
@@ -116,3 +117,12 @@ def test_the_best_configuration_is_found_with_at_most_half_of_the_repeats():
     races = [race(seed, 30, 20) for seed in range(100)]
     assert sum(found for found, _ in races) >= 95
     assert fmean(share for _, share in races) <= 0.5
+
+
+def test_penalties_as_large_as_a_float_can_be_are_compared():
+    it = judge(Direction.MIN)
+    raced(it, 0, [1.0] * 6)
+    assert "worse than trial 0" in raced(it, 1, [sys.float_info.max] * 6)
+    it = judge(Direction.MIN)
+    raced(it, 0, [sys.float_info.max] * 6)
+    assert raced(it, 1, [1.0] * 6) is None

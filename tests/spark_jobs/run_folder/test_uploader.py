@@ -647,3 +647,28 @@ def test_parts_of_files_are_not_uploaded(tmp_path):
     (source / "b").write_bytes(b"2")
     Uploader(LocalFiles(), source, Location.parse(target)).upload()
     assert [path.name for path in target.iterdir()] == ["b"]
+
+
+def test_a_refused_file_is_sent_again_only_at_the_end_or_changed(uploader, files, source):
+    """It may be large, and would be sent whole in each round."""
+
+    def refuse(method, name):
+        if method == "write" and name == "a:b":
+            raise OSError("invalid name")
+
+    files.failing = refuse
+    write(source / "a:b", b"1")
+    for _ in range(4):  # the first one waits whether it changes
+        with contextlib.suppress(OSError):
+            uploader.upload(everything=False)
+    assert files.named("write") == ["a:b"]
+    with pytest.raises(OSError, match="invalid name"):
+        uploader.upload(everything=False)
+    write(source / "a:b", b"2")
+    for _ in range(3):
+        with contextlib.suppress(OSError):
+            uploader.upload(everything=False)
+    assert files.named("write") == ["a:b"]
+    with pytest.raises(OSError, match="invalid name"):
+        uploader.upload()
+    assert files.named("write") == ["a:b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import itertools
 import os
@@ -246,6 +247,35 @@ def test_files_that_were_not_stored_stay_here(on_hdfs, scratch):
             raise KeyboardInterrupt
     assert (folder.left / "manifest.json").read_bytes() == b"{}"
     assert folder.left.parent == scratch
+
+
+def test_what_is_left_is_in_a_new_folder_that_nobody_else_may_enter(on_hdfs, monkeypatch):
+    """Also where it has to be copied: another file system has Spark's folders."""
+
+    def rename(*paths):
+        raise OSError(errno.EXDEV, "another file system")
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+            write(folder, _CONTENT)
+            predicted = folder.path.with_name(folder.path.name.replace("run", "left"))
+            predicted.mkdir()  # by another user, who would get the files
+            raise KeyboardInterrupt
+    assert (folder.left / "manifest.json").read_bytes() == b"{}"
+    assert folder.left.stat().st_mode & 0o077 == 0
+    assert list(predicted.iterdir()) == []
+    assert not folder.path.exists()
+
+
+def test_files_that_can_be_left_nowhere_are_no_error(on_hdfs, monkeypatch):
+    def move(*paths):
+        raise shutil.Error("no space left on device")
+
+    monkeypatch.setattr(shutil, "move", move)
+    with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+        write(folder, _CONTENT)
+    assert (folder.path / "manifest.json").read_bytes() == b"{}"
 
 
 def test_an_unknown_store_leaves_nothing_here(scratch):

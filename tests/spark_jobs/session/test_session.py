@@ -224,6 +224,30 @@ def test_jobs_of_slots_leave_the_accumulators_of_other_jobs_alone(spark):
     assert total.value == 6
 
 
+class Meanwhile:
+    """Makes a call when it is pickled, as another thread may."""
+
+    def __init__(self, call):
+        self.call = call
+
+    def __reduce__(self):
+        self.call()
+        return int, ()
+
+
+def test_a_job_that_is_made_at_the_same_time_keeps_its_accumulators(spark):
+    total = spark.sparkContext.accumulator(0)
+    other = Meanwhile(lambda: spark.sparkContext.parallelize([1, 2, 3], 2).foreach(total.add))
+
+    def slot(batches, other=other):
+        return iter(())
+
+    with ClassicSession(spark).job(slot, 1, "slots") as job:
+        job.start()
+        assert job.wait(60)
+    assert total.value == 6
+
+
 @pytest.mark.parametrize("prefix", ["spark.python.worker", "spark.sql.execution.pyspark.udf"])
 def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
     kills = {f"{prefix}.killOnIdleTimeout": "true", f"{prefix}.idleTimeoutSeconds": "60s"}

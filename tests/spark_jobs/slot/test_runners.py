@@ -987,6 +987,7 @@ class TestForked(ProcessContract):
             "PYTHONDONTWRITEBYTECODE",
             "PYTHON_WORKER_FACTORY_SECRET",
             "_SPARK_AUTH_SECRET",
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN",
         )
         for name in names:
             monkeypatch.setenv(name, "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
@@ -332,3 +333,17 @@ def test_workers_that_find_different_calls_make_the_same_ones(tmp_path):
     calls = []
     outcome_of(running, lambda: calls.append(running.repeat), None)
     assert calls == [2, 3]
+
+
+def test_values_as_large_as_a_float_can_be_have_a_mean(tmp_path):
+    assert run(lambda x: 1.6e308, tmp_path).value == 1.6e308
+
+
+def test_a_metric_without_a_mean_fails_no_trial(tmp_path):
+    def train(x):
+        odd = [float("inf"), float("-inf"), 0.0, 0.0]
+        return {"a": x, "odd": odd[experiment.repeat()]}
+
+    outcome = run(train, tmp_path, key="a")
+    assert (outcome.status, outcome.value) == ("finished", 1.0)
+    assert math.isnan(outcome.metrics["odd"])
