@@ -60,8 +60,8 @@ class Settings(_Begun):
         logdir: The folder for run folders: one that all executors see, or hdfs://... By default the
             Spark setting `spark.experiment.logdir`, else `experiments` in the user's home on HDFS
             if that is Spark's default, else `./experiments`.
-        parallelism: Maximum number of parallel trials; by default as many as the cluster can run
-            at once.
+        parallelism: Maximum number of parallel trials, at most 100,000; by default as many as the
+            cluster can run at once.
         workers_per_trial: Number of slots that run each trial together, each in a process that
             calls the train function; `experiment.rank()` tells them apart. They start at once, and
             the value that rank 0 returns is the trial's. If one fails, all are ended. With a tuple

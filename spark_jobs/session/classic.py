@@ -7,7 +7,6 @@ import copy
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -21,6 +20,7 @@ from spark_jobs.cluster.exposure import AUTHENTICATION, Exposure, exposure_of_sp
 from spark_jobs.cluster.standalone_pages import FailingHost, failing_hosts
 from spark_jobs.cluster.status_store import executors_of, logs_of, started_of
 from spark_jobs.cluster.task_needs import TaskNeeds, is_local, slot_needs
+from spark_jobs.session.accumulators import WithoutAccumulators, without_accumulators
 from spark_jobs.session.delegation_tokens import DelegationTokens, KnownTokens, unlogged
 from spark_jobs.session.resource_profiles import profile_of, tasks_at_once
 from spark_jobs.session.session import SLOTS, Session, SharedBytes, importing
@@ -53,22 +53,6 @@ def make_session() -> Any:
             for name, value in _SHUT.items():
                 builder = builder.config(name, asked.get(name, value) or value)
     return builder.getOrCreate()
-
-
-class _WithoutAccumulators:
-    """A SparkContext for one RDD, whose function gets no accumulators.
-
-    Otherwise the workers' accumulators come back to this process: pickles that a train function in
-    a slot's own process can forge, and that PySpark loads here.
-    """
-
-    _javaAccumulator = None  # noqa: N815  # PySpark's name
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
 
 
 class ClassicSession(Session):
@@ -245,7 +229,7 @@ class ClassicSession(Session):
                     result = self._nothing_of(slot, count, profile)
                 else:
                     frame = self._spark.range(0, count, 1, count)
-                    with self._without_accumulators():
+                    with without_accumulators(self._context):
                         result = frame.mapInArrow(slot, schema, profile=profile).toArrow
             try:
                 return result()
@@ -272,7 +256,7 @@ class ClassicSession(Session):
         seconds of a processor. The JVM counts the rows, so no pickle comes back to this process.
         """
         slots: Any = self._context.parallelize((), count).mapPartitions(slot)
-        slots.ctx = _WithoutAccumulators(self._context)
+        slots.ctx = WithoutAccumulators(self._context)
         if profile is not None:
             slots = slots.withResources(profile)
         rows = slots._jrdd  # it pickles the closure
@@ -287,24 +271,9 @@ class ClassicSession(Session):
     ) -> Any:
         """Run a function on each partition of a DataFrame."""
         self._use_driver_python()
-        with self._without_accumulators():
+        with without_accumulators(self._context):
             rows = frame.mapInArrow(importing(function, self.search_path()), schema)
         return rows.toArrow()
-
-    @contextlib.contextmanager
-    def _without_accumulators(self) -> Iterator[None]:
-        """Let the functions that are passed to Spark inside the block have no accumulators.
-
-        For functions of Spark SQL, see `_WithoutAccumulators`. Those that other threads pass
-        meanwhile have none either, so searches do without it.
-        """
-        context = vars(self._context)
-        with context.setdefault("_experiment_accumulators", threading.Lock()):
-            accumulator, context["_javaAccumulator"] = context["_javaAccumulator"], None
-            try:
-                yield
-            finally:
-                context["_javaAccumulator"] = accumulator
 
     def _lost_tasks(self, tag: str) -> list[LostTask]:
         return [

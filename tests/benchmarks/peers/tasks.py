@@ -175,9 +175,9 @@ TIMED = (
         kind="memory",
         title="Memory of the driver",
         text="Peak growth of the driver's Python process during a search of trials that do "
-        "nothing, on 2 slots. The number of trials is what a peer runs in 150 s, at most 10,000; "
-        "with few trials, the value says little. It includes what is free again, or was never "
-        "Python's own, so it is more than the objects that `make bench` counts.",
+        "nothing, on 2 slots. The number of trials is what a peer ran before its time was over, at "
+        "most 10,000; with few trials, the value says little. It includes what is free again, or "
+        "was never Python's own, so it is more than the objects that `make bench` counts.",
         columns=(Column("kB", "kB a trial", 2), _TRIALS, PROCESSOR, OTHERS),
         settings={"slots": 2, "seconds": 150.0, "most": 10_000},
         quick={"seconds": 2.0, "most": 100},
