@@ -155,7 +155,8 @@ def _link_searches(folder: Path, searches: Path) -> None:
     """Link the search folder of each run, under the name of the run."""
     for run in folder.iterdir():
         link = searches / run.name
-        if (run / SEARCH).is_dir() and not link.is_symlink():
+        # `Path.is_dir` raises for a run that only another user may read.
+        if os.path.isdir(run / SEARCH) and not link.is_symlink():
             link.symlink_to(run / SEARCH)
 
 

@@ -18,7 +18,8 @@ def folders_of_runs(logdir: str, kept_at: str = "") -> dict[str, RunPaths]:
     if not logdir or "://" in logdir:
         return {}
     folder = Path(logdir).expanduser().absolute()
-    if (folder / "manifest.json").is_file():
+    # `Path.is_file` raises for a folder that only another user may read.
+    if os.path.isfile(folder / "manifest.json"):
         name = (kept_at.rstrip("/") or folder.name).rpartition("/")[2]
         return {name: RunPaths(folder, kept_at)}
     try:
@@ -27,4 +28,4 @@ def folders_of_runs(logdir: str, kept_at: str = "") -> dict[str, RunPaths]:
     except OSError:
         return {}
     runs = {name: RunPaths(folder / name, kept_at and f"{kept_at}/{name}") for name in names}
-    return {name: paths for name, paths in runs.items() if paths.manifest.is_file()}
+    return {name: paths for name, paths in runs.items() if os.path.isfile(paths.manifest)}

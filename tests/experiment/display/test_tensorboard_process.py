@@ -1,7 +1,11 @@
 """The copy of runs that TensorBoard reads when they are on another store."""
 
+import contextlib
 import json
+import os
 import re
+import tempfile
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -39,6 +43,34 @@ def test_a_copy_has_what_the_tab_reads_but_what_pages_of_trials_ask_for(tmp_path
     copied = {path.name for path in copy.rglob("*") if path.is_file()}
     assert {"manifest.json", "000001.jsonl", "events.out.tfevents.trial"} <= copied
     assert not copied & {"model.bin", "stdout.log"}
+
+
+@contextlib.contextmanager
+def shared_folder():
+    """A folder for runs with one that its owner alone may enter, by a user who is not the owner."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        mine = make_run(Path(folder))
+        mine.chmod(0o755)
+        private = make_run(Path(folder), name="private")
+        private.chmod(0o000)
+        (Path(folder) / "no folder").touch()
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65_534)
+        try:
+            yield mine, private
+        finally:
+            os.seteuid(user)
+            private.chmod(0o700)
+
+
+def test_runs_that_only_their_owner_may_read_are_passed_over():
+    with shared_folder() as (mine, private), tempfile.TemporaryDirectory() as searches:
+        assert folders_of_runs(str(mine.parent)).keys() == {mine.name}
+        assert folders_of_runs(str(private)) == {}
+        tensorboard_process._link_searches(mine.parent, Path(searches))
+        assert [link.name for link in Path(searches).iterdir()] == [mine.name]
 
 
 @pytest.mark.parametrize("reload", [0, 0.5])
