@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import experiment
@@ -22,7 +22,14 @@ from experiment.cli.showing import no_trial, show
 from experiment.display.logs import copy_logs, has_worker, last_attempt
 from experiment.display.tensorboard_server import tensorboard
 from experiment.results.text import command, count, printable
-from experiment.run_files.loading import SUMMARY, files_of_trial, opened, read_manifest, read_run
+from experiment.run_files.loading import (
+    SUMMARY,
+    RunReader,
+    files_of_trial,
+    opened,
+    read_manifest,
+    read_run,
+)
 from experiment.run_files.ownership import owned
 from experiment.run_files.repair import is_damaged, repair_journal
 from experiment.setup.workers import Workers
@@ -108,7 +115,10 @@ def command_parser(program: str) -> argparse.ArgumentParser:
             sub.add_argument("trial", type=int, nargs=optional, help="the trial's number")
         if name == "show":
             sub.add_argument(
-                "-v", "--verbose", action="store_true", help="count the ignored outcomes"
+                "-v",
+                "--verbose",
+                action="store_true",
+                help="without TRIAL: count the ignored outcomes",
             )
         if name == "logs":
             sub.add_argument(
@@ -141,7 +151,22 @@ def _logs(options: argparse.Namespace) -> None:
             last = Workers.read("workers_per_trial", given).most - 1
             expected = f"a worker of trial {options.trial} that has started, 0 to {last}"
             raise InvalidArgument("worker", expected, shown(options.worker))
-        copy_logs(reader, options.trial, worker=options.worker, follow=options.follow)
+        until = _ended_by_journal(reader.paths, options.trial) if options.follow else None
+        copy_logs(reader, options.trial, worker=options.worker, until=until)
+
+
+def _ended_by_journal(paths: RunPaths, trial: int) -> Callable[[], bool]:
+    """Return what says whether the driver gave a trial up, as after a lost executor, or is gone."""
+    known = RunReader(paths)
+
+    def ended() -> bool:
+        try:
+            run = known.read()
+        except ExperimentError:  # a damaged journal hides no logs
+            return False
+        return not may_run(run) or any(result.id == trial for result in run.result.trials)
+
+    return ended
 
 
 def _stop(options: argparse.Namespace) -> None:

@@ -43,6 +43,7 @@ def _as_json(trial: TrialResult, result: Result) -> dict[str, Any]:
         "trial": trial.id,
         "status": trial.status,
         "attempt": trial.attempt,
+        **({} if trial.max_steps is None else {"max_steps": trial.max_steps}),
         **score,
         "params": _finite(trial.params),
         "metrics": _finite(trial.metrics),

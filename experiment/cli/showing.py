@@ -21,7 +21,7 @@ from experiment.run_files.loading import (
 )
 from experiment.run_files.manifest import Manifest
 from search.errors import InvalidArgument, shown
-from search.trial import Trial
+from spark_jobs.messages import Attempt
 
 _FAILED = 20  # failed trials shown
 
@@ -98,13 +98,14 @@ def _show_trial(run: Run, trial: int) -> None:
     if ended is not None:
         facts = _facts_of_result(ended, run.result)
     else:
-        running = next((a.trial for a in run.running if a.trial.id == trial), None)
-        if running is None:
+        attempts = (*run.running, *run.waiting)
+        attempt = next((attempt for attempt in attempts if attempt.trial.id == trial), None)
+        if attempt is None:
             raise no_trial(run, trial)
-        facts = _facts_of_running(running)
-    attempt = last_attempt(run.paths, trial)
-    if attempt is not None:
-        facts["folder"] = run.paths.shown(attempt.folder)
+        facts = _facts_of_attempt(attempt, waiting=attempt in run.waiting)
+    newest = last_attempt(run.paths, trial)
+    if newest is not None:
+        facts["folder"] = run.paths.shown(newest.folder)
         facts["output"] = f"{command('logs', run.paths.shown())} {trial}"
     print_facts(facts)
     if ended is not None and ended.error is not None and ended.error.traceback:
@@ -130,13 +131,16 @@ def _facts_of_result(trial: TrialResult, result: Result) -> dict[str, str]:
     return facts
 
 
-def _facts_of_running(trial: Trial) -> dict[str, str]:
+def _facts_of_attempt(attempt: Attempt, *, waiting: bool) -> dict[str, str]:
+    trial, status = attempt.trial, "running"
+    if waiting:
+        status = f"waiting to run again, after attempt {attempt.number - 1}"
     params = hyperparameters(trial.params)
-    return {"trial": str(trial.id), "status": "running", "hyperparameters": params}
+    return {"trial": str(trial.id), "status": status, "hyperparameters": params}
 
 
 def no_trial(run: Run, trial: int) -> InvalidArgument:
     """Return the error for the number of a trial that has not started."""
-    started = run.running or run.result.trials
+    started = run.running or run.waiting or run.result.trials
     hint = f"see {command('show', run.paths.shown())}" if started else "no trial has started yet"
     return InvalidArgument("trial", "the number of a trial that has started", shown(trial), hint)

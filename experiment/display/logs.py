@@ -7,6 +7,7 @@ import contextlib
 import io
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -24,15 +25,18 @@ _POLL = 0.5  # seconds between two reads of a log that is followed
 _CHUNK = 1 << 16
 
 
-def copy_logs(reader: Reader, trial: int, *, worker: int = 0, follow: bool) -> None:
+def copy_logs(
+    reader: Reader, trial: int, *, worker: int = 0, until: Callable[[], bool] | None = None
+) -> None:
     """Copy the logs of all attempts of a trial to stdout and stderr, the newest last.
 
     Args:
         reader: The reader of the run.
         trial: The trial's id.
         worker: The rank of the worker whose logs are meant.
-        follow: Whether to continue until the trial, or the search, has ended, including the next
-            attempt if one is lost with its executor.
+        until: Says whether the trial has ended without an outcome in its folder. With it, copying
+            continues until the trial, or the search, has ended, including the next attempt if one
+            is lost with its executor. Default: copy what is there.
     """
     shown: list[AttemptPaths] = []
     while new := [attempt for attempt in attempts_at(reader.paths, trial) if attempt not in shown]:
@@ -41,7 +45,7 @@ def copy_logs(reader: Reader, trial: int, *, worker: int = 0, follow: bool) -> N
             _, number = parse_attempt_name(attempt.folder.name)
             if number > 1 or len(new) > 1:
                 print(f"--- trial {trial}, attempt {number} ---", flush=True)
-            _copy_attempt(reader, trial, attempt, worker=worker, follow=follow)
+            _copy_attempt(reader, trial, attempt, worker=worker, until=until)
 
 
 def last_attempt(paths: RunPaths, trial: int) -> AttemptPaths | None:
@@ -68,7 +72,12 @@ def _of_worker(attempt: AttemptPaths, worker: int) -> AttemptPaths:
 
 
 def _copy_attempt(
-    reader: Reader, trial: int, attempt: AttemptPaths, *, worker: int, follow: bool
+    reader: Reader,
+    trial: int,
+    attempt: AttemptPaths,
+    *,
+    worker: int,
+    until: Callable[[], bool] | None,
 ) -> None:
     paths, own = reader.paths, _of_worker(attempt, worker)
     with (
@@ -78,10 +87,11 @@ def _copy_attempt(
         while True:
             # Checked first, so that all output before the end is read after it.
             ended = (
-                not follow
+                until is None
                 or own.outcome.exists()
                 or paths.result.exists()
                 or last_attempt(paths, trial) != attempt
+                or until()
             )
             output.copy()
             errors.copy()

@@ -65,6 +65,7 @@ class Run:
         manifest: The run's manifest.
         result: The trials with an outcome.
         running: The attempts in flight; none after the end of the search.
+        waiting: The next attempts of trials that are waiting to run again; likewise.
         lost: Trial and number of each attempt that was given up while its search ran.
         ended: Whether the search has ended; False while it runs, and if its driver was killed.
     """
@@ -73,6 +74,7 @@ class Run:
     manifest: Manifest
     result: Result
     running: list[Attempt]
+    waiting: list[Attempt]
     lost: frozenset[tuple[int, int]]
     ended: bool
 
@@ -160,12 +162,12 @@ class RunReader:
             times=state.times,
             exhausted=exhausted,
         )
-        running = [] if summary else list(state.in_flight.values())
         return Run(
             paths=paths,
             manifest=manifest,
             result=result,
-            running=running,
+            running=[] if summary else list(state.in_flight.values()),
+            waiting=[] if summary else list(state.waiting.values()),
             lost=frozenset(state.lost),
             ended=summary is not None,
         )

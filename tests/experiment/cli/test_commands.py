@@ -23,14 +23,18 @@ from hypothesis import strategies as st
 import experiment
 from experiment.cli.commands import main
 from experiment.results.text import printable
+from experiment.run_files.journal import Journal
 from experiment.run_files.ownership import owned
+from search.fidelity.hyperband import Hyperband
+from search.space.spaces import Space
 from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from tests.experiment.display.searches import HARMLESS, HOSTILE
 from tests.experiment.display.terminals import in_terminal
-from tests.experiment.runs import TRACEBACK, make_run, make_search
+from tests.experiment.runs import TRACEBACK, begun, make_run, make_search, make_spec
+from tests.search.fakes import started as started_searcher
 
 COMMAND = [sys.executable, "-m", "experiment"]
 SECONDS = 120  # until a test gives up
@@ -434,6 +438,18 @@ def test_show_of_a_trial_in_flight_or_retried(call, unfinished):
     )
 
 
+def test_show_of_a_trial_that_waits_for_its_next_attempt(call, tmp_path):
+    root = make_run(tmp_path, running=(2, 3), ended=False)
+    paths = RunPaths(root)
+    assert ["status", "running"] in rows_of(call("show", root, 3))
+    [segment] = paths.journal.glob("*.jsonl")
+    with Journal(paths.journal) as journal:  # of a resumed search, which has no slot yet
+        journal.append(begun(len(segment.read_bytes().splitlines()), trials=6))
+    rows = rows_of(call("show", root, 3))
+    assert ["status", "waiting to run again, after attempt 1"] in rows
+    assert ["folder", str(paths.attempt(3).folder)] in rows
+
+
 def test_show_needs_no_trial_folders(call, tmp_path):
     root = make_run(tmp_path)
     shutil.rmtree(root / "trials")
@@ -712,6 +728,30 @@ def test_a_retried_trial_is_followed_through_its_next_attempt(tmp_path):
         assert process.returncode == 0
 
 
+def test_a_trial_without_an_outcome_of_its_slot_is_not_followed_for_ever(tmp_path):
+    root = make_run(tmp_path, ended=False)
+    RunPaths(root).attempt(3).outcome.unlink()
+    ended = run("logs", "-f", root, 3)
+    assert (ended.returncode, ended.stdout) == (0, "trial 3 says hello\n")
+
+
+def test_a_trial_whose_driver_is_gone_is_not_followed(tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    leave_a_mark(root)
+    ended = run("logs", "-f", root, 3)
+    assert (ended.returncode, ended.stdout) == (0, "trial 3 says hello\n")
+
+
+def test_a_damaged_journal_hides_no_logs(tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    [journal] = RunPaths(root).journal.glob("*.jsonl")
+    journal.write_bytes(b"x" + journal.read_bytes())
+    with follow(root, 3) as process:
+        assert process.stdout.readline() == "trial 3 says hello\n"
+        RunPaths(root).attempt(3).outcome.write_text("{}")
+        assert process.communicate(timeout=SECONDS) == ("", "trial 3 warns\n")
+
+
 def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path):
     with follow(make_run(tmp_path, running=(3,), ended=False), 3) as process:
         assert process.stdout.readline() == "trial 3 says hello\n"
@@ -839,6 +879,18 @@ def test_nested_values_are_lists_in_json(call, tmp_path):
     root = make_run(tmp_path, points=[point], failed=())
     [trial] = exported(call("export", "--json", root))
     assert trial["params"] == {"a": [1, ["inf", [None]]], "b": {"c": ["-inf"]}}
+
+
+def test_the_epochs_of_short_trials_are_exported(call, tmp_path):
+    space = Space.of_bounds({"rate": [0.0, 1.0]})
+    search = started_searcher(Hyperband, space, 7, max_epochs=3)
+    spec = make_spec("hyperband_search", search, space, algorithm=Hyperband(max_epochs=3).to_json())
+    with pytest.warns(UserWarning, match="each of them may train in full"):  # they report nothing
+        root = make_run(tmp_path, trials=search.total, failed=(), search=spec)
+    trials = exported(call("export", "--json", root))
+    table = pandas.read_csv(io.StringIO(call("export", "--csv", root)))
+    assert [trial["max_steps"] for trial in trials] == list(table.max_steps)
+    assert {1, 3} <= set(table.max_steps)
 
 
 def test_csv_is_read_back_as_the_same_table(call, odd, finished):
