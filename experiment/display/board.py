@@ -12,6 +12,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
 from experiment.display.description import description, escaped, failure_description
+from experiment.display.tags import BEST_OF_GENERATION, BEST_SO_FAR, FRONT
 from experiment.results.status import Overview
 from experiment.results.text import hyperparameter
 from experiment.results.trial_result import TrialResult
@@ -36,7 +37,6 @@ _MOST_METRICS = 3  # TensorBoard's table selects five columns of metrics at firs
 _MOST_CHOICES = 100
 _MOST_ERRORS = 100  # each is an entry of the text page
 _MOST_POINTS = 1_000  # TensorBoard shows no more per curve; beyond, one point per 0.1 % of it
-_BEST_SO_FAR = "search/best_so_far"
 _BUCKETS = 12  # of a histogram over a population, which has few members
 
 
@@ -121,8 +121,8 @@ class Board:
     def _best_so_far(self, status: Overview) -> dict[str, float]:
         if isinstance(self._direction, Direction):
             best = None if status.best is None else status.best.value
-            return {} if best is None else {_BEST_SO_FAR: best}
-        values = {"search/front": float(len(status.front))}
+            return {} if best is None else {BEST_SO_FAR: best}
+        values = {FRONT: float(len(status.front))}
         for name, direction in self._direction.by_name.items():
             best = direction.best((trial.values[name] for trial in status.front), float)
             if best is not None:
@@ -237,13 +237,13 @@ def _layout(recorded: Sequence[str], direction: Goal) -> layout_pb2.Layout:
             generations.
         direction: The direction of the objective, or of each of several.
     """
-    charts = [_lines("Best so far", _BEST_SO_FAR)]
+    charts = [_lines("Best so far", BEST_SO_FAR)]
     if isinstance(direction, Directions):
         charts = [
             _lines(f"Best {name} so far", re.escape(_best_so_far_in(name)))
             for name in direction.names
         ]
-        charts.append(_lines("Trials on the front", "search/front"))
+        charts.append(_lines("Trials on the front", FRONT))
     charts += [
         _lines("Trials done and failed", "search/(done|failed)"),
         _lines("Slots busy", "search/slots_busy"),
@@ -267,7 +267,7 @@ def _of_population(recorded: Sequence[str]) -> list[layout_pb2.Chart]:
         value="generation/mean", lower="spread/low", upper="spread/high"
     )
     return [
-        _lines("Best", "generation/best"),
+        _lines("Best", BEST_OF_GENERATION),
         layout_pb2.Chart(
             title="Mean of the population, ± one standard deviation",
             margin=layout_pb2.MarginChartContent(series=[band]),
@@ -277,7 +277,7 @@ def _of_population(recorded: Sequence[str]) -> list[layout_pb2.Chart]:
 
 def _best_so_far_in(objective: str) -> str:
     """Return the tag of the best values in one of several objectives."""
-    return f"{_BEST_SO_FAR}/{objective}"
+    return f"{BEST_SO_FAR}/{objective}"
 
 
 def _lines(title: str, tag: str) -> layout_pb2.Chart:

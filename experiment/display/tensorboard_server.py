@@ -13,6 +13,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from experiment.display import tensorboard_process
+from experiment.display.tags import BEST_OF_GENERATION, BEST_SO_FAR, FRONT
 from experiment.results import html
 from experiment.run_files.loading import (
     MANIFEST,
@@ -21,11 +22,14 @@ from experiment.run_files.loading import (
     opened,
     read_manifest,
 )
+from experiment.run_files.manifest import Manifest
 from search.errors import ExperimentError
 from spark_jobs.messages import encode
 from spark_jobs.session import active_data_settings
 
 _RELOAD = 5  # seconds between two reads of the files by TensorBoard
+# Algorithms whose generations have a best individual; others with a population have none.
+_WITH_GENERATIONS = ("differential evolution", "population based training")
 _PATIENCE = 10.0  # seconds until a process that does not end is killed
 
 
@@ -101,10 +105,10 @@ def tensorboard(run: Any) -> TensorBoard:
         InvalidArgument: `run` is neither a run's folder nor a folder of runs.
         ExperimentError: TensorBoard did not start; the message has its output.
     """
-    several, generations = is_folder_of_runs(run), False
+    several, pinned = is_folder_of_runs(run), BEST_SO_FAR
     if not several:
         with opened(run, MANIFEST) as reader:
-            generations = "popsize" in read_manifest(reader.paths).algorithm
+            pinned = _tag_of_progress(read_manifest(reader.paths))
     request = tensorboard_process.Request(
         folder=str(find_run(run)),
         several=several,
@@ -132,19 +136,26 @@ def tensorboard(run: Any) -> TensorBoard:
     except BaseException:
         _end(process)
         raise
-    board = TensorBoard(process, url, pages(generations=generations))
+    board = TensorBoard(process, url, pages(pinned))
     print(board)
     return board
 
 
-def pages(*, generations: bool) -> dict[str, str]:
+def _tag_of_progress(manifest: Manifest) -> str:
+    """Return the tag of the curve that shows best how a search advances."""
+    if not isinstance(manifest.direction, str):
+        return FRONT
+    has_generations = manifest.algorithm.get("type") in _WITH_GENERATIONS
+    return BEST_OF_GENERATION if has_generations else BEST_SO_FAR
+
+
+def pages(tag: str) -> dict[str, str]:
     """Return titles and paths of the pages of TensorBoard that show a search.
 
     Args:
-        generations: Whether the search has generations.
+        tag: The tag of the curve that is pinned.
     """
-    first = "generation/best" if generations else "search/best_so_far"
-    pinned = json.dumps([{"plugin": "scalars", "tag": first}], separators=(",", ":"))
+    pinned = json.dumps([{"plugin": "scalars", "tag": tag}], separators=(",", ":"))
     # Smoothing, 0.6 by default, would hide the points; filters come before the "#".
     query = {
         "tagFilter": "generation|search|population",

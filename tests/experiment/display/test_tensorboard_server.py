@@ -14,13 +14,23 @@ import psutil
 import pytest
 
 import experiment
-from experiment.display.tensorboard_server import TensorBoard, pages, tensorboard
+from experiment.display.tensorboard_server import (
+    TensorBoard,
+    _tag_of_progress,
+    pages,
+    tensorboard,
+)
+from experiment.run_files.loading import read_manifest
 from search.errors import ExperimentError, InvalidArgument
 from search.grid import GridSearch
+from search.sequential.regularized_evolution import RegularizedEvolution
 from search.space.spaces import Space
 from search.trial import Outcome
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.trial.events.event_scalars import scalars_in
 from tests.experiment.results.test_html import Reader
 from tests.experiment.runs import make_run, make_spec
+from tests.search.fakes import started
 
 SECONDS = 120  # until the test gives up
 NASTY = "--a b,c:d'e\"f$g*[h]?%PORT%~<i>\x1b[2J\n\\ü"
@@ -406,9 +416,31 @@ def test_a_folder_may_have_any_name(tmp_path, capsys, name):
         addresses(board._repr_html_())
 
 
-@pytest.mark.parametrize("generations", [True, False])
-def test_filters_come_before_the_fragment_and_are_quoted(generations):
-    for path in pages(generations=generations).values():
+def aging():
+    space = Space.of_bounds({"learning_rate": [0.01, 0.1]})
+    search = started(RegularizedEvolution, space, 7, samples=8)
+    return make_spec("run", search, space, algorithm=RegularizedEvolution().to_json())
+
+
+@pytest.mark.parametrize(
+    ("run", "tag"),
+    [
+        ({"generations": True}, "generation/best"),
+        ({}, "search/best_so_far"),
+        ({"search": aging()}, "search/best_so_far"),
+        ({"direction": {"accuracy": "max", "loss": "min"}}, "search/front"),
+    ],
+    ids=["generations", "grid", "aging", "front"],
+)
+def test_a_curve_that_the_search_has_is_pinned(tmp_path, run, tag):
+    paths = RunPaths(make_run(tmp_path, trials=8, failed=(), **run))
+    assert _tag_of_progress(read_manifest(paths)) == tag
+    files = paths.search.glob("events*")
+    assert tag in {point.tag for file in files for point in scalars_in(file.read_bytes())}
+
+
+def test_filters_come_before_the_fragment_and_are_quoted():
+    for path in pages("search/best_so_far").values():
         url = urllib.parse.urlsplit(path)
         assert url.path in ("/", "/search/")
         assert url.fragment
