@@ -16,10 +16,6 @@ from spark_jobs.trial.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, StopTr
 from spark_jobs.zygote.bounded_log import BoundedLog
 
 _GAPS = 3  # and as many times as long as it ever was between two reports
-_PIPE = 1 << 18  # bytes of a trial's output that may be unread
-
-
-_GAPS = 3  # and as many times as long as it ever was between two reports
 
 
 @dataclass(slots=True, kw_only=True)
