@@ -31,7 +31,8 @@ def train(activation: str, epochs: int = 3, **layers: str) -> dict[str, float]:
     digits, labels = load_digits(return_X_y=True)
     x, x_val, y, y_val = train_test_split(digits / 16, labels, test_size=0.25, random_state=0)
     inputs = tensor = keras.layers.Input((64,))
-    for _, operation in sorted(layers.items()):
+    for number in range(len(layers)):
+        operation = layers[f"layer{number}"]
         match operation.split():
             case ["dense", units]:
                 tensor = keras.layers.Dense(int(units), activation=activation)(tensor)

@@ -89,7 +89,7 @@ def main() -> None:
             logdir=options.logdir,
         )
         metrics = trial.metrics
-        print(f"{workers} workers: {metrics['accuracy']:.3f}, loss {metrics['loss']:.4f}")
+        print(f"Workers: {workers}; accuracy {metrics['accuracy']:.3f}, loss {metrics['loss']:.4f}")
 
     result = experiment.launch(
         spark,

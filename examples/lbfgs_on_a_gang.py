@@ -62,7 +62,9 @@ def train(penalty: float, split: int = 0) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--penalty", type=float, default=1.0)
-    parser.add_argument("--logdir", help="the folder of all runs; ./experiments when left out")
+    parser.add_argument(
+        "--logdir", help="a folder of this host for all runs; default: ./experiments"
+    )
     options = parser.parse_args()
 
     spark = (
@@ -86,7 +88,7 @@ def main() -> None:
         )
         weights[workers] = np.load(Path(trial.logdir, "weights.npy"))
         metrics = trial.metrics
-        print(f"{workers} workers: {metrics['accuracy']:.3f}, loss {metrics['loss']:.6f}")
+        print(f"Workers: {workers}; accuracy {metrics['accuracy']:.3f}, loss {metrics['loss']:.6f}")
     print(f"Weights differ by {np.abs(weights[1] - weights[2]).max():.1e}")
     print(f"Look at it: {sys.executable} -m experiment tensorboard {trial.logdir}")
     spark.stop()

@@ -7,6 +7,10 @@
 # PYSPARK_PYTHON is a Python with the dependencies on every host; the packages are sent as a zip.
 # Authentication is set in spark-defaults.conf of master, workers and this host: see SECURITY.md.
 set -euo pipefail
+case ${LOGDIR:?a folder that all hosts see, or hdfs://...} in
+    *://*) ;;
+    *) LOGDIR=$(realpath --canonicalize-missing "$LOGDIR") ;;
+esac
 cd "$(dirname "$0")"
 make --silent --directory ../.. zip
 
@@ -25,6 +29,6 @@ search=(
     --train digits:train
     --grid grid.yaml
     --optimization-key accuracy
-    --logdir "${LOGDIR:?a folder that all hosts see, or hdfs://...}"
+    --logdir "$LOGDIR"
 )
 exec spark-submit "${options[@]}" ../../spark_jobs/submit.py "${search[@]}" "$@"

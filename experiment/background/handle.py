@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from experiment.driver.control import Control, controlled_by
 from experiment.results.result import Result, Results
+from experiment.results.text import count
 from experiment.results.trial_result import TrialResult
 from experiment.results.warned import started_at, users_line
 from search.errors import InvalidArgument, shown
@@ -85,7 +86,7 @@ class Handle(Generic[R]):
         self._control.cancel("cancelled")
 
     def __repr__(self) -> str:
-        return f"<experiment.Handle: {self.status()}, {len(self.trials())} trials ended>"
+        return f"<experiment.Handle: {self.status()}, {count(len(self.trials()), 'trial')} ended>"
 
 
 class _CtrlC:
@@ -100,8 +101,12 @@ class _CtrlC:
         self._before = before
         self.handles: list[Handle[Any]] = []
 
+    def running(self) -> list[Handle[Any]]:
+        """Return the handles of searches that have not ended."""
+        return [handle for handle in self.handles if handle.status() == "running"]
+
     def __call__(self, number: int, frame: FrameType | None) -> Any:
-        self.handles = [handle for handle in self.handles if handle.status() == "running"]
+        self.handles = self.running()
         if self.handles or not callable(self._before):
             raise KeyboardInterrupt
         return self._before(number, frame)
@@ -114,7 +119,8 @@ def _keep_ctrl_c_from(handle: Handle[Any]) -> None:
     if not isinstance(handler, _CtrlC):
         handler = _CtrlC(handler)
         signal.signal(signal.SIGINT, handler)
-    handler.handles.append(handle)
+    # Without those that have ended: their results may be large.
+    handler.handles = [*handler.running(), handle]
 
 
 def submit(search: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[R]:

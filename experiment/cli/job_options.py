@@ -127,6 +127,8 @@ def _options(words: Sequence[str]) -> dict[str, str]:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        if message.endswith("expected one argument"):  # argparse takes -1e-3 for an option
+            message += ", after = if it begins with -, as in --target=-1e-3"
         self.exit(BAD_INPUT, f"{self.prog}: {message}; --help lists the options\n")
 
 
@@ -149,7 +151,10 @@ def job_parser() -> argparse.ArgumentParser:
     for name, text in _SPACES.items():
         spaces.add_argument(_option(name), metavar="FILE", help=text)
     known = ", ".join([*_SEARCHERS, *_ALGORITHMS])
-    text = f"default: evolution; {known}, also as {{type: NSGA2, popsize: 20}}"
+    text = (
+        f"with --bounds: {known}, also as {{type: NSGA2, popsize: 20}}; default: evolution. With "
+        "--groups: one of these classes; default: BayesianOptimization"
+    )
     parser.add_argument("--searcher", help=text)
     for name, (parameter, text) in _parameters().items():
         lone = parameter.annotation == "bool"
@@ -229,10 +234,12 @@ def _made(
             return _referred(name, given)
         given = _read(name, given)
     arguments = dict(given) if isinstance(given, dict) else {"type": given}
-    kind = kinds.get(str(arguments.pop("type", None)))
+    type_ = str(arguments.pop("type", None))
+    kind = kinds.get(type_)
     if kind is None:
         expected = f"one of {', '.join([*others, *kinds])}, or module:name"
-        raise InvalidArgument(_option(name), expected, shown(given))
+        hint = f"its arguments are options: {_option(name)} {type_} ..." if type_ in others else ""
+        raise InvalidArgument(_option(name), expected, shown(given), hint)
     signature = inspect.signature(kind)
     try:
         signature.bind(**arguments)

@@ -155,7 +155,8 @@ class Progress:
         frame = self._frame(status, self._clock(), ended=True)
         self._show_notes(status.notes)
         if self._verbose > 1:
-            self._show_output(status.output)
+            while status.output:
+                self._show_output(status.output)
             for source, line in self._open.items():
                 self._write_output(source, [line] if line else [])
             self._report(status)

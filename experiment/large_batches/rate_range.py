@@ -16,6 +16,7 @@ from search.errors import InvalidArgument, shown
 if TYPE_CHECKING:
     import matplotlib.axes
 
+_MOST_PARTS = 3  # of a batch: inputs, targets, sample weights
 _SMOOTHING = 0.9  # weight of the losses before in the moving average
 _DIVERGED = 4.0  # ratio to the least smoothed loss at which the training has diverged
 
@@ -160,8 +161,12 @@ def _again_and_again(batches: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     while True:
         empty = True
         for batch in batches:
-            empty = False
-            yield tuple(batch)
+            empty, parts = False, tuple(batch)
+            if len(parts) > _MOST_PARTS:
+                expected = f"batches of at most {_MOST_PARTS} parts: inputs, targets, weights"
+                hint = "write arrays as a tuple: data=(x, y)"
+                raise InvalidArgument("data", expected, f"one of {len(parts)} parts", hint)
+            yield parts
         if empty:
             hint = "an iterator can be used only once: pass what makes it"
             raise InvalidArgument("data", "batches for all steps", "no more batches", hint)

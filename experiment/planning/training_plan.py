@@ -98,8 +98,11 @@ class TrainingPlan:
 
         The smallest number that was asked for, if none does.
         """
-        paying = [speed.workers for speed in self.speeds if speed.busy >= _BUSY]
-        return max(paying, default=self.speeds[0].workers)
+        return max(self._paying, default=self.speeds[0].workers)
+
+    @property
+    def _paying(self) -> list[int]:
+        return [speed.workers for speed in self.speeds if speed.busy >= _BUSY]
 
     def __repr__(self) -> str:
         rows = [_HEAD, *map(_cells, self.speeds)]
@@ -128,9 +131,12 @@ class TrainingPlan:
 
     @property
     def _advice(self) -> str:
-        largest = self.speeds[-1].workers
         text = f"{count(self.workers, 'worker')} with the same batch"
-        if self.workers == largest:
+        if not self._paying:
+            return (
+                f"{text}, the fewest asked for: computing takes less than {_BUSY:.0%} of each step"
+            )
+        if self.workers == self.speeds[-1].workers:
             return f"{text}: computing takes at least {_BUSY:.0%} of each step"
         return f"{text}: with more, computing takes less than {_BUSY:.0%} of each step"
 

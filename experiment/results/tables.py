@@ -6,7 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from experiment.results.scored_trials import ScoredTrials
-from experiment.results.text import hyperparameter, hyperparameters, number, printable
+from experiment.results.text import (
+    hyperparameter,
+    hyperparameters,
+    number,
+    printable,
+    unambiguous,
+)
 from experiment.results.trial_result import TrialResult
 from search.trial import UNNAMED_OBJECTIVE
 
@@ -96,8 +102,7 @@ def _row(
         row["max_steps"] = trial.max_steps
     metrics = {f"metrics.{key}": value for key, value in trial.metrics.items()}
     for name, value in trial.params.items():
-        clash = name in fixed or name.startswith(("metrics.", "params."))
-        row[f"params.{name}" if clash else name] = value
+        row[unambiguous(name, fixed)] = value
     return row | metrics
 
 

@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from search.errors import shown
@@ -37,6 +37,17 @@ def hyperparameter(value: Any, limit: int = 60) -> str:
     if isinstance(value, float):
         return number(value)
     return printable(value[:limit] if isinstance(value, str) else shown(value, limit))
+
+
+def unambiguous(name: str, others: Collection[str]) -> str:
+    """Return a hyperparameter's name, with 'params.' before it if it may be taken for another.
+
+    Args:
+        name: The name.
+        others: Names of the facts that stand beside it, metrics as 'metrics.<name>' apart.
+    """
+    is_clear = name not in others and not name.startswith(("metrics.", "params."))
+    return name if is_clear else f"params.{name}"
 
 
 def hyperparameters(params: Mapping[str, Any]) -> str:

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiment.results import html
-from experiment.results.text import duration, hyperparameter, hyperparameters, number, printable
+from experiment.results.text import (
+    duration,
+    hyperparameter,
+    hyperparameters,
+    number,
+    printable,
+    unambiguous,
+)
 from experiment.results.trial_files import files_of_trial
 from search.trial import Failure, Outcome, Status, Trial
 
@@ -91,10 +98,14 @@ class TrialResult:
     def _facts(self) -> list[list[str]]:
         """Return the names and values of the table's rows."""
         facts = {"status": self.ending, "value": self.score}
-        facts |= {name: hyperparameter(value) for name, value in self.params.items()}
-        facts |= {f"metrics.{name}": number(value) for name, value in self.metrics.items()}
-        facts |= {"took": duration(self.seconds), "folder": self.logdir}
-        return [[name, value] for name, value in facts.items() if value]
+        last = {"took": duration(self.seconds), "folder": self.logdir}
+        params = {
+            unambiguous(name, facts | last): hyperparameter(value)
+            for name, value in self.params.items()
+        }
+        metrics = {f"metrics.{name}": number(value) for name, value in self.metrics.items()}
+        given = {name: value for name, value in facts.items() if value}
+        return [list(fact) for fact in (given | params | metrics | last).items()]
 
     @classmethod
     def of(cls, trial: Trial, outcome: Outcome, logdir: str, attempt: int = 1) -> TrialResult:

@@ -72,7 +72,7 @@ def _chosen(kind: str, parameter: Parameter, names: Sequence[str]) -> Sequence[s
     """Return the hyperparameters that the user chose, or those that may be meant."""
     known = " or ".join(map(repr, names)) or "a search with a trial"
     if kind == "contour":
-        chosen = parameter if isinstance(parameter, tuple) else ()
+        chosen = tuple(parameter) if isinstance(parameter, tuple | list) else ()
         fits = len(chosen) == 2 and all(name in names for name in chosen)
         if (parameter is not None and not fits) or len(names) < 2:
             raise InvalidArgument("parameter", f"two of {known}", shown(parameter))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -308,3 +310,16 @@ def test_a_call_that_is_no_search_has_a_handle_and_leaves_ctrl_c_alone():
     assert repr(handle) == "<experiment.Handle: finished, 0 trials ended>"
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_the_result_of_a_dropped_handle_is_freed():
+    class Large:
+        pass
+
+    handle = experiment.submit(Large)
+    large = weakref.ref(handle.result(timeout=60))
+    del handle
+    second = experiment.submit(lambda: 3)
+    second.result(timeout=60)
+    gc.collect()
+    assert large() is None

@@ -246,6 +246,10 @@ def test_another_module_is_imported_on_executors():
             ["--bounds", "space.yaml", "--searcher", "magic"],
             "--searcher: expected one of evol",
         ),
+        (
+            ["--bounds", "space.yaml", "--searcher", "{type: evolution, popsize: 20}"],
+            "; its arguments are options: --searcher evolution ...",
+        ),
         (["--bounds", "space.yaml", "--searcher", "{type: NSGA2, pop: 1}"], "arguments of NSGA2"),
         (
             ["--bounds", "space.yaml", "--searcher", "{type: NSGA2, popsiz: 8}"],
@@ -368,9 +372,10 @@ def test_a_module_that_cannot_be_imported_is_named_with_its_line(folder, text, m
         ),
         (["--optimisation-key=loss"], "; did you mean 'optimization-key'?; --help lists"),
         (["--magic", "1"], "unrecognized arguments: --magic 1; --help lists the options"),
+        (["--target", "-1e-3"], "one argument, after = if it begins with -, as in --target=-1e-3;"),
     ],
 )
-def test_an_unknown_option_is_refused_with_the_nearest_one(words, message, capsys):
+def test_a_wrong_option_is_refused_with_what_may_be_meant(words, message, capsys):
     with pytest.raises(SystemExit):
         read_job([*TRAIN, "--grid", "space.yaml", *words])
     assert message in capsys.readouterr().err

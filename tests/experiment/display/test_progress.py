@@ -222,6 +222,12 @@ def test_a_verbose_search_shows_the_output_of_trials_line_by_line(start):
     assert sorted(search.view.lines[7:]) == ["[trial 0] f", "[trial 1] g"]
 
 
+def test_all_output_is_shown_at_the_end(start):
+    search = start(verbose=2)
+    search.progress.close(printing(*((n, "a\n") for n in range(100))), result_of(status(5)))
+    assert search.view.lines[2:] == [f"[trial {n}] a" for n in range(100)]
+
+
 def test_the_output_of_other_workers_of_a_trial_has_their_rank(start):
     search = start(verbose=2)
     search.progress.refresh(printing((7, "a\nb", 1), (7, "c\nd", 0), (7, "e\nf", 2)))

@@ -143,6 +143,7 @@ def make_uncompiled():
         ({"build": make_uncompiled}, "^build: expected a function that returns a comp"),
         ({"build": None}, "^build: "),
         ({"data": 3}, r"^data: expected a tuple \(x, y\)"),
+        ({"data": list(ONE)}, r"^data: expected batches of at most 3 parts.*data=\(x, y\)$"),
         ({"low": 0.0}, "^low: expected a learning rate above 0, got"),
         ({"low": 1.0, "high": 0.1}, "^high: expected a learning rate above low=1.0, got 0.1"),
         ({"steps": 1}, "^steps: expected an integer of at least 2, got 1"),

@@ -73,7 +73,12 @@ def test_the_largest_number_whose_workers_are_busy_pays():
 
 
 def test_if_none_pays_the_smallest_number_is_named():
-    assert plan_of([2, 4], step_seconds=0.001).workers == 2
+    plan = plan_of([2, 4], step_seconds=0.001)
+    assert plan.workers == 2
+    assert repr(plan).splitlines()[-1] == (
+        "2 workers with the same batch, the fewest asked for: computing takes less than 70% of "
+        "each step"
+    )
 
 
 def test_a_plan_is_a_table_with_its_advice():

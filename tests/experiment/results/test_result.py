@@ -235,6 +235,20 @@ def test_a_trial_is_printed_as_a_line_and_in_a_notebook_as_a_table():
     assert "Traceback" in failed(0)._repr_html_()
 
 
+def test_a_hyperparameter_may_be_named_like_a_fact_of_its_trial():
+    trial = finished(3, 0.5, {"value": 7, "folder": "", "metrics.metric": 1})
+    assert Reader(trial._repr_html_(), "tr").inside[1:] == [
+        "statusfinished",
+        "value0.5",
+        "params.value7",
+        "params.folder",
+        "params.metrics.metric1",
+        "metrics.metric0.5",
+        "took1.5 s",
+        "folder/runs/3",
+    ]
+
+
 def test_a_result_is_a_sequence_of_its_trials():
     trials = [finished(n, float(n)) for n in range(3)]
     result = maximum(*reversed(trials))

@@ -456,8 +456,9 @@ def test_a_contour_is_of_the_two_most_important_hyperparameters_or_of_those_chos
     assert ax.get_xlabel() == "lr (log)"
     assert len(ax.lines) == 1
     assert ax.get_title() == f"metric ↑ by lr and {ax.get_ylabel()}"
-    ax = drawn(searched(), "contour", parameter=("units", "opt"))
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("units", "opt")
+    for chosen in (["units", "opt"], ("units", "opt")):
+        ax = drawn(searched(), "contour", parameter=chosen)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("units", "opt")
     assert ticks(ax.yaxis) == ["adam", "sgd"]
     for wrong in ("lr", ("lr", "nothing"), ("lr",)):
         with pytest.raises(InvalidArgument, match="two of 'lr' or 'units' or 'opt'"):
