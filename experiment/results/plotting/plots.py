@@ -51,10 +51,7 @@ def draw(result: ScoredTrials, kind: str, parameter: Parameter, ax: Any) -> Axes
     if kind == "convergence":
         _convergence(result, axes)
     elif kind == "parallel":
-        conditional = () if result.space is None else result.space.conditional
-        needed = [name for name in names if name not in conditional]
-        scores = [(t, value) for t, value in result.scores if all(n in t.params for n in needed)]
-        _parallel(result, scores, names, axes)
+        _parallel(result, names, axes)
     elif kind == "importance":
         draw_importance(result, axes)
     elif kind == "contour":
@@ -152,9 +149,10 @@ def _parameter(result: ScoredTrials, scores: Scores, name: str, ax: Any) -> None
     ax.set_title(literal(f"{result.objective_title} by {name}; star: the best trial"))
 
 
-def _parallel(result: ScoredTrials, scores: Scores, names: list[str], ax: Any) -> None:
+def _parallel(result: ScoredTrials, names: list[str], ax: Any) -> None:
     from matplotlib.collections import LineCollection
 
+    scores = result.scores
     has = [[name in trial.params for trial, _ in scores] for name in names]
     values = [[t.params[name] for t, _ in scores if name in t.params] for name in names]
     axes = [Axis(result, name, some) for name, some in zip(names, values, strict=True)]
@@ -176,7 +174,7 @@ def _parallel(result: ScoredTrials, scores: Scores, names: list[str], ax: Any) -
             across, heights = zip(*line, strict=True)
             ax.plot(across, heights, color="tab:red", linewidth=2)
             mark_best(ax, across[-1:], heights[-1:])
-    inactive = [(INACTIVE, "inactive")]
+    inactive = [(INACTIVE, "not given" if result.space is None else "inactive")]
     for place, axis in enumerate(axes):
         ax.axvline(place, color="black", linewidth=0.8)
         lacking = inactive if INACTIVE in columns[place] else []

@@ -222,8 +222,11 @@ def test_points_with_different_parameters_are_drawn_on_the_axes_they_have():
     result = maximum(*trials)
     assert points(drawn(result, "parameter", parameter="a")) == [(1.0, 0.1), (3.0, 0.3)]
     assert points(drawn(result, "parameter", parameter="b")) == [(2.0, 0.2), (4.0, 0.3)]
-    assert len(lines(drawn(result, "parallel"))) == 1
-    assert lines(drawn(maximum(*trials[:2]), "parallel")) == []
+    for shown in (trials, trials[:2]):  # each trial has a line, below the axes that it lacks
+        ax = drawn(maximum(*shown), "parallel")
+        assert [[a >= 0, b >= 0] for a, b, _ in lines(ax)[:2]] == [[True, False], [False, True]]
+        assert len(lines(ax)) == len(shown)
+        assert texts(ax).count("not given") == 2
 
 
 def test_the_line_of_a_trial_passes_below_the_axes_of_inactive_hyperparameters():
