@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from spark_jobs.run_folder.paths import WORKERS, is_ours
+from spark_jobs.run_folder.paths import is_ours
 from spark_jobs.session import active_data_settings
 from spark_jobs.storage.files import Files
 from spark_jobs.storage.locations import Location
@@ -20,20 +20,18 @@ def files_of_trial(folder: str) -> list[str]:
     """
     location = Location.parse(folder)
     with contextlib.closing(files_at(location, active_data_settings().hadoop)) as files:
-        return sorted(str(found) for found in _below(files, location) if not _ours(location, found))
+        return sorted(
+            str(location.below(path)) for path in _below(files, location, "") if not is_ours(path)
+        )
 
 
-def _below(files: Files, folder: Location) -> Iterator[Location]:
+def _below(files: Files, folder: Location, prefix: str) -> Iterator[str]:
+    """Yield the paths of the files below a folder, each after a prefix."""
     for status in files.listdir(folder):
         if status.is_link:  # its target may be outside the folder
             continue
+        path = prefix + status.location.name
         if status.is_folder:
-            yield from _below(files, status.location)
+            yield from _below(files, status.location, f"{path}/")
         else:
-            yield status.location
-
-
-def _ours(folder: Location, file: Location) -> bool:
-    place = file.parent
-    of_worker = place.name.isdecimal() and place.parent == folder.below(WORKERS)
-    return is_ours(file.name) and (place == folder or of_worker)
+            yield path

@@ -77,7 +77,7 @@ def page_of_files(
         "files": [
             {"name": printable(name), "size": size}
             for name, size in sizes.items()
-            if not is_ours(name.rpartition("/")[2])
+            if not is_ours(name)
         ],
         "missing": missing,
     }

@@ -72,8 +72,16 @@ def attempt_name(trial: int, number: int = 1, rank: int = 0) -> str:
     return f"{name}/{WORKERS}/{rank}" if rank else name
 
 
-def is_ours(name: str) -> bool:
-    """Return whether a file in a trial's folder is written by us, not by the train function."""
+def is_ours(path: str) -> bool:
+    """Return whether a file of a trial is written by us, not by the train function.
+
+    Args:
+        path: Its path in the trial's folder. Only this folder, and those of the trial's workers,
+            have files of ours.
+    """
+    folder, _, name = path.rpartition("/")
+    if folder and not re.fullmatch(rf"{WORKERS}/\d+", folder):
+        return False
     ours = (TRIAL, OUTCOME, RETURNED, "stdout.log", "stderr.log")
     return name in ours or name.startswith("events.out.tfevents.trial")
 

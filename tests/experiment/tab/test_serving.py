@@ -153,6 +153,10 @@ def test_cancelled_trials_do_not_count(make_tab, tmp_path):
 def test_a_trial_has_its_error_output_attempts_and_files(make_tab, tmp_path):
     run = make_run(tmp_path, lost=(3,))
     (run / "trials" / "000001" / "model.txt").write_text("weights")
+    for name in ("export/trial.json", "workers/1/stdout.log", "workers/notes/stdout.log"):
+        file = run / "trials" / "000001" / name
+        file.parent.mkdir(parents=True)
+        file.write_text("{}")
     (run / "trials" / "000001" / "secret").symlink_to("/etc/passwd")
     page = get(make_tab(run), "/trial", run=run.name, trial=1)[1]
     assert page["error"] == {
@@ -164,7 +168,13 @@ def test_a_trial_has_its_error_output_attempts_and_files(make_tab, tmp_path):
         ("stdout", "trial 1 says hello\n"),
         ("stderr", "trial 1 warns\n"),
     ]
-    assert page["files"] == [{"name": "model.txt", "size": 7}]
+    assert page["files"] == [
+        {"name": "model.txt", "size": 7},
+        {"name": "export/trial.json", "size": 2},
+        {"name": "workers/notes/stdout.log", "size": 2},
+    ]
+    files = experiment.load(run).trials[1].files
+    assert files == sorted(f"{run}/trials/000001/{file['name']}" for file in page["files"])
     page = get(make_tab(run), "/trial", run=run.name, trial=3)[1]
     assert [one["ending"] for one in page["attempts"]] == ["lost", "finished"]
     assert page["folder"].endswith("/trials/000003-2")
