@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -96,7 +96,7 @@ class RunPages:
                 "mark": f"{self._reading}.{timeline.version}",
                 "whole": version == 0,
                 **self._facts(run),
-                **_rows(timeline, changed),
+                **_rows(timeline, changed, run.result.objectives),
                 "acquisitions": [
                     (trial, timeline.acquisitions[trial])
                     for trial in changed
@@ -166,12 +166,13 @@ def _after(noted: Sequence[tuple[int, Any]], version: int) -> Iterable[Any]:
     return (each for _, each in noted[start:])
 
 
-def _rows(timeline: Timeline, ids: list[int]) -> dict[str, Any]:
+def _rows(timeline: Timeline, ids: list[int], objectives: Collection[str]) -> dict[str, Any]:
     """Return the rows of some trials by columns; None for what a trial lacks."""
     results = [timeline.ended_trials.get(number) for number in ids]
     trials = [timeline.trials.get(number) for number in ids]
     attempts = [timeline.attempts[number][-1] for number in ids]
-    metrics = _names(result.metrics for result in results if result is not None)[:_MOST_METRICS]
+    metrics = _names(result.metrics for result in results if result is not None)
+    metrics.sort(key=lambda name: name not in objectives)  # objectives first: no chart lacks them
     params = [
         result.params if result is not None else _params(trial)
         for result, trial in zip(results, trials, strict=True)
@@ -196,7 +197,7 @@ def _rows(timeline: Timeline, ids: list[int]) -> dict[str, Any]:
         },
         "metrics": {
             name: [_finite(result.metrics.get(name)) if result else None for result in results]
-            for name in metrics
+            for name in metrics[:_MOST_METRICS]
         },
     }
 

@@ -242,6 +242,19 @@ def test_several_objectives_have_a_front_and_an_importance_each(make_tab, tmp_pa
     assert set(get(tab, "/importance", run=run.name)[1]) == {"accuracy", "loss"}
 
 
+def test_the_objectives_are_among_the_metrics_however_many_there_are(make_tab, tmp_path):
+    def outcome(trial):
+        values = {"accuracy": trial.id / 10, "loss": trial.id * 2.0}
+        others = {f"metric{number}": 0.0 for number in range(40)}
+        return Outcome(trial.id, "finished", metrics=others | values, values=values)
+
+    run = make_run(tmp_path, direction={"accuracy": "max", "loss": "min"}, outcome_of=outcome)
+    metrics = get(make_tab(run), "/run", run=run.name)[1]["metrics"]
+    assert list(metrics)[:3] == ["accuracy", "loss", "metric0"]
+    assert metrics["loss"] == [trial * 2.0 for trial in range(6)]
+    assert len(metrics) == 30
+
+
 def test_the_trials_of_a_model_have_their_acquisition(make_tab, tmp_path):
     space = Space({"learning_rate": Float(0.0, 1.0)})
     searcher = started(BayesianOptimization, space, 1, samples=DESIGN + 3)
