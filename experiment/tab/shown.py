@@ -30,15 +30,22 @@ def shown_value(value: Any) -> bool | float | str:
 
 
 def shown_space(space: Space | None) -> dict[str, dict[str, Any]]:
-    """Return the domain of each hyperparameter; its values, or its bounds and scale."""
+    """Return the domain of each hyperparameter; its values, or its bounds and scale.
+
+    A long list of choices has neither: the page makes the axis from the values of the trials.
+    """
     domains: dict[str, dict[str, Any]] = {}
     for name, domain in (space or {}).items():
         facts: dict[str, Any] = {"conditional": domain.when is not None}
-        if isinstance(domain, Choice):
-            facts["values"] = [shown_value(value) for value in domain.values[:_MOST_CHOICES]]
-        else:
+        if not isinstance(domain, Choice):
             facts |= {"low": domain.low, "high": domain.high, "log": domain.log}
             facts["integer"] = isinstance(domain.low, int)
+        elif len(domain.values) <= _MOST_CHOICES:
+            facts["values"] = [shown_value(value) for value in domain.values]
+        elif isinstance(domain.values, range):
+            low, high = sorted((domain.values[0], domain.values[-1]))
+            if max(-low, high) <= LARGEST_INTEGER:  # larger values are text
+                facts |= {"low": low, "high": high, "log": False, "integer": True}
         domains[name] = facts
     return domains
 

@@ -13,8 +13,9 @@ from experiment.run_files.journal import Journal, encode_line
 from experiment.run_files.journal_records import Planned
 from experiment.tab import serving
 from experiment.tab.plugin import Loader
+from experiment.tab.shown import shown_space
 from search.sequential.bayesian import DESIGN, BayesianOptimization
-from search.space.spaces import Float, Space
+from search.space.spaces import Choice, Float, Space
 from search.trial import Outcome, Trial
 from spark_jobs.storage.files import LocalFiles
 from tests import ROOT
@@ -329,6 +330,20 @@ def test_values_are_sent_in_a_form_that_json_has(make_tab, tmp_path):
         "none": ["None"],
     }
     assert eval(answer["best"]["python"]) == points[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        (range(4), {"values": [0, 1, 2, 3]}),
+        (range(16, 4096), {"low": 16, "high": 4095, "log": False, "integer": True}),
+        (range(0, -4096, -2), {"low": -4094, "high": 0, "log": False, "integer": True}),
+        (range(2**60, 2**60 + 4096), {}),
+        ([str(number) for number in range(4096)], {}),
+    ],
+)
+def test_a_long_list_of_choices_is_not_cut(values, shown):
+    assert shown_space(Space({"x": Choice(values)})) == {"x": {"conditional": False, **shown}}
 
 
 def test_the_module_is_the_built_file(make_tab, tmp_path):
