@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from search.direction import Direction
-from search.space.spaces import Choice, Domain, Float, Integer
+from search.space.spaces import LARGEST_INTEGER, Choice, Domain, Float, Integer
 from search.values import is_finite
 
 _BEST = 0.1  # share of the trials that count as the best
@@ -155,6 +155,6 @@ def _domains_found(trials: Sequence[Mapping[str, Any]]) -> dict[str, Domain]:
             continue
         low, high = min(values), max(values)
         log = low > 0 and high / low >= 1000
-        whole = all(isinstance(value, int) for value in values)
+        whole = all(isinstance(v, int) and abs(v) <= LARGEST_INTEGER for v in values)
         domains[name] = Integer(low, high, log=log) if whole else Float(low, high, log=log)
     return domains
