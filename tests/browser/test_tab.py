@@ -13,6 +13,10 @@ import optuna
 import pytest
 
 import experiment
+from experiment.run_files.journal import encode_line
+from experiment.run_files.journal_records import Finished, Selected
+from search.searcher import Selection
+from search.trial import Outcome
 from tests.browser.pages import browser, wait_until
 from tests.experiment.runs import make_run
 
@@ -29,6 +33,7 @@ KINDS = [
     *("random", "hyperband", "training", "each", "regularized", "reinforce", "optuna"),
     *("evolution", "steady", "bayes", "grid", "front"),
 ]
+ASKED_RUN, ASKED_RUNS = re.compile(r"/experiment/run\?"), re.compile(r"/experiment/runs\?")
 POPULATIONS = ("evolution", "steady", "front", "training", "regularized")
 
 
@@ -134,12 +139,80 @@ def board(results):
         yield board
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The folders of runs that were made without Spark, by name; the newest one is damaged."""
+    objectives = [(0.99, 50.0), (0.95, 10.0), (0.9, 3.0), (0.1, 500.0)]  # the last one is bad
+
+    def outcome_of(trial):
+        values = dict(zip(("accuracy", "latency"), objectives[trial.id], strict=True))
+        return Outcome(trial.id, "finished", metrics=values, values=values)
+
+    goal = {"accuracy": "max", "latency": "min"}
+    kinds = {
+        "one": {},
+        "two": {},
+        "three": {},
+        "front": {"trials": 4, "direction": goal, "outcome_of": outcome_of},
+        "running": {"running": (2, 5), "ended": False},
+        "population": {"generations": True, "trials": 12, "running": (11,), "ended": False},
+        "damaged": {"created": "2100-01-01T00:00:00+00:00"},
+    }
+    folder = tmp_path_factory.mktemp("made")
+    runs = {name: make_run(folder, name=name, **facts) for name, facts in kinds.items()}
+    (runs["damaged"] / "journal" / "000001.jsonl").write_bytes(b"nonsense\n")
+    return runs
+
+
+@pytest.fixture(scope="module")
+def board_of_made(made):
+    with experiment.tensorboard(made["one"].parent) as board:
+        yield board
+
+
 @pytest.fixture
-def open_tab(chromium, board):
+def open_made(open_tab, made, board_of_made):
+    """Opens the tab with a run that was made without Spark, by its name."""
+    return lambda name, view: open_tab(
+        experiment.load(made[name]) if name else None, view, url=board_of_made.url
+    )
+
+
+def append(run, *records):
+    """Append records to the journal of a run."""
+    with (run / "journal" / "000001.jsonl").open("ab") as file:
+        file.write(b"".join(map(encode_line, records)))
+
+
+def finished(trial):
+    return Finished(1, Outcome(trial, "finished", 0.5, "accuracy", {"accuracy": 0.5}), at=9e9)
+
+
+def wait_for_answers(page, url, count=2):
+    """Wait for answers to the page: it has taken the first one when the second one comes."""
+    for _ in range(count):
+        with page.expect_response(url):
+            pass
+
+
+def hold(page, url):
+    """Hold back what the page asks from now on; return the list to which each question is added."""
+    held = []
+
+    def keep(route):
+        held.append(route)
+
+    page.route(url, keep)
+    return held
+
+
+@pytest.fixture
+def open_tab(chromium, request):
     """Opens the tab and returns its frame; checks that the page asks no other server."""
     opened = []
 
-    def open_tab(result=None, view="", url=board.url):
+    def open_tab(result=None, view="", url=None):
+        url = url or request.getfixturevalue("board").url  # whose searches take a while
         page = chromium.new_page(viewport={"width": 1500, "height": 1000})
         page.set_default_timeout(60_000)
         asked, errors = [], []
@@ -266,6 +339,72 @@ def test_the_runs_of_a_folder_are_compared_side_by_side(open_tab, results):
     frame.get_by_label("Best so far over").select_option("time in seconds")
     chart.locator(".u-legend tr").first.get_by_text("seconds", exact=True).wait_for()
     assert chart.locator("canvas").count() == 1
+
+
+def test_a_run_with_a_damaged_journal_says_so_and_hides_no_other(open_made, made):
+    _, frame = open_made("", "")  # the newest one cannot be shown
+    alert = frame.get_by_role("alert")
+    assert "repair" in alert.inner_text()
+    frame.get_by_role("tab", name="Overview").click()
+    assert not alert.is_visible()
+    assert "trials ended" in frame.get_by_label("State").inner_text()
+    frame.get_by_role("tab", name="Runs").click()
+    frame.get_by_role("button", name=made["damaged"].name).click()
+    alert.wait_for()
+    for name in ("damaged", "one", "two"):
+        frame.get_by_label(f"compare {made[name].name}").check()
+    beside = frame.get_by_role("table", name="Best configurations and settings side by side")
+    heads = beside.locator("thead th").all_inner_texts()[2:]
+    assert sorted(heads) == [made["one"].name, made["two"].name]
+    assert "repair" in frame.locator(".compare").inner_text()
+
+
+def test_a_run_that_is_no_longer_chosen_is_not_compared_when_it_has_been_read(open_made, made):
+    page, frame = open_made("one", "runs")
+    for name in ("one", "two"):
+        frame.get_by_label(f"compare {made[name].name}").check()
+    beside = frame.get_by_role("table", name="Best configurations and settings side by side")
+    beside.wait_for()
+    held = hold(page, re.compile(r"/run\?run=three-"))
+    frame.get_by_label(f"compare {made['three'].name}").check()
+    wait_until(page, lambda: bool(held))
+    wait_for_answers(page, ASKED_RUNS)
+    assert frame.get_by_text("no answer from the server").count() == 0
+    frame.get_by_label(f"compare {made['three'].name}").uncheck()
+    beside.wait_for()
+    with page.expect_response(ASKED_RUN):
+        held[0].continue_()
+    wait_for_answers(page, ASKED_RUNS)
+    assert made["three"].name not in beside.inner_text()
+
+
+def test_the_menu_of_runs_stays_while_nothing_changes_and_a_loss_is_said_until_it_ends(open_made):
+    page, frame = open_made("one", "runs")
+    menu = frame.get_by_role("combobox", name="Run", exact=True)
+    menu.focus()
+    same = menu.element_handle()
+    wait_for_answers(page, ASKED_RUNS)
+    assert same.evaluate("menu => menu === document.activeElement")
+    page.route(ASKED_RUNS, lambda route: route.abort())
+    frame.get_by_text("no answer from the server").wait_for()
+    page.unroute(ASKED_RUNS)
+    frame.get_by_text("6 of 6 trials, finished").wait_for()
+
+
+def test_what_is_new_is_taken_once_though_the_page_asks_again_before_the_answer(open_made, made):
+    page, frame = open_made("population", "runs")
+    held = hold(page, ASKED_RUN)
+    wait_until(page, lambda: bool(held))
+    append(made["population"], finished(11), Selected([Selection(11, True, None)], at=9e9))
+    wait_for_answers(page, ASKED_RUNS)
+    page.route(ASKED_RUN, lambda route: route.continue_())  # what is asked from now on
+    for route in held:
+        with page.expect_response(ASKED_RUN):
+            route.continue_()
+    wait_for_answers(page, ASKED_RUN, 1)
+    frame.get_by_role("tab", name="Population").click()
+    selections = frame.get_by_role("table", name="Selections of generation 2")
+    assert selections.locator("tbody tr").count() == 1
 
 
 def test_the_overview_has_the_best_configuration_as_python(open_tab, results):

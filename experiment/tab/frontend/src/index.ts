@@ -38,20 +38,30 @@ class Page implements Desk {
   private readonly picker = make('span', this.header);
   private readonly says = make('span', this.header, '', {role: 'status', class: 'says'});
   private readonly nav = make('nav', document.body, '', {role: 'tablist', 'aria-label': 'Views'});
+  private readonly problem = make('p', document.body, '', {class: 'warning', role: 'alert', hidden: true});
   private readonly main = make('main', document.body);
 
   async start(): Promise<void> {
     await this.readRuns();
     const asked = address();
-    const first = this.runs.find((facts) => facts.name === asked.run) ?? this.runs.find((facts) => !facts.error);
-    if (!first) {
-      make('p', this.main, this.runs[0]?.error ?? 'There is no run in this folder.', {class: 'warning'});
+    const wanted = this.runs.filter((facts) => facts.name === asked.run);
+    let problem = '';
+    for (const {name} of new Set([...wanted, ...this.runs.filter((facts) => !facts.error)])) {
+      try {
+        this.run = await this.read(name);
+        break;
+      } catch (error) {
+        problem ||= String(error); // of the run that was wanted; the others can be looked at
+      }
+    }
+    if (!this.run) {
+      make('p', this.main, problem || (this.runs[0]?.error ?? 'There is no run in this folder.'), {class: 'warning'});
       return;
     }
-    this.run = await this.read(first.name);
     for (const {name, title} of VIEWS) this.makeTab(name, title);
     this.show(VIEWS.some(({name}) => name === asked.view) ? asked.view : this.runs.length > 1 && !asked.run ? 'runs' : 'overview');
-    if (asked.trial) this.openTrial(Number(asked.trial));
+    if (problem) this.tell(problem);
+    else if (asked.trial) this.openTrial(Number(asked.trial));
     new ResizeObserver(() => this.draw()).observe(this.main);
     onDark((dark) => {
       document.documentElement.classList.toggle('dark', dark);
@@ -66,16 +76,26 @@ class Page implements Desk {
     if (!run) {
       run = new Run(name);
       await run.update();
+      run = this.known.get(name) ?? run; // it may have been asked for twice
       this.known.set(name, run);
     }
     return run;
   }
 
   openRun(name: string): void {
-    void this.read(name).then((run) => {
+    this.read(name).then((run) => {
       this.run = run;
       this.show(this.shown === 'runs' ? 'overview' : this.shown);
+    }, (error) => {
+      this.draw(); // the menu names the run that is still shown
+      this.tell(String(error));
     });
+  }
+
+  /** Say why a run cannot be shown, until another view is. */
+  private tell(problem: string): void {
+    this.problem.textContent = problem;
+    this.problem.hidden = false;
   }
 
   openTrial(trial: number): void {
@@ -109,6 +129,7 @@ class Page implements Desk {
 
   private show(name: string): void {
     this.shown = name;
+    this.problem.hidden = true;
     for (const [other, tab] of this.tabs) {
       tab.setAttribute('aria-selected', String(other === name));
       tab.tabIndex = other === name ? 0 : -1;
@@ -127,16 +148,18 @@ class Page implements Desk {
 
   private async readRuns(): Promise<void> {
     this.runs = (await getRuns()).sort((a, b) => (b.created ?? 0) - (a.created ?? 0));
-    this.picker.replaceChildren();
   }
 
   private drawHeader(): void {
     const {facts} = this.run;
-    if (!this.picker.childElementCount) {
-      const names = this.runs.filter((one) => !one.error).map((one) => [one.name, one.name] as const);
-      choice(this.picker, 'Run', names, this.run.name, (name) => this.openRun(name));
+    const names = this.runs.filter((one) => !one.error).map((one) => one.name);
+    let menu = this.picker.querySelector('select');
+    // A menu that is made anew is closed, and loses the focus.
+    if (!menu || [...menu.options].map((option) => option.value).join('\n') !== names.join('\n')) {
+      this.picker.replaceChildren();
+      menu = choice(this.picker, 'Run', names.map((name) => [name, name] as const), this.run.name, (name) => this.openRun(name));
     }
-    this.picker.querySelector('select')!.value = this.run.name;
+    menu.value = this.run.name;
     const best = facts.best ? `, best ${facts.objective ?? 'value'} ${number(facts.best.value)} in trial ${facts.best.trial}` : '';
     const text = `${facts.counts.done} of ${facts.total} trials, ${stateText(facts.state)}${best}`;
     if (this.says.textContent !== text) this.says.textContent = text;
@@ -162,11 +185,12 @@ class Page implements Desk {
         changed = JSON.stringify(this.runs) !== before;
       }
       for (const name of new Set([this.run.name, ...(this.view.shows?.() ?? [])])) {
-        const run = this.known.get(name)!;
-        if (!run.ended || asked) changed = (await run.update()) || changed;
+        const run = this.known.get(name); // none while its first answer is awaited
+        if (run && (!run.ended || asked)) changed = (await run.update()) || changed;
       }
-      if (changed) this.draw();
+      const lost = document.body.classList.contains('lost');
       document.body.classList.remove('lost');
+      if (changed || lost) this.draw(); // also in place of the words about the loss
     } catch (error) {
       document.body.classList.add('lost'); // the next question may be answered
       this.says.textContent = `no answer from the server: ${error}`;

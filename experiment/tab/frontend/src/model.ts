@@ -65,11 +65,18 @@ export class Run {
   /** The objective that is shown, of several. */
   objective = '';
   private mark = '';
+  private pending?: Promise<boolean>;
 
   constructor(readonly name: string) {}
 
   /** Ask for what is new; return whether anything was. */
-  async update(): Promise<boolean> {
+  update(): Promise<boolean> {
+    // A second question before the answer would have the same mark, and what is new would come twice.
+    this.pending ??= this.ask().finally(() => (this.pending = undefined));
+    return this.pending;
+  }
+
+  private async ask(): Promise<boolean> {
     const before = this.mark;
     const answer = await getRun(this.name, this.mark);
     const state = this.facts?.state;

@@ -17,6 +17,7 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
   const chosen = new Set<string>();
   let axis = 'trials';
   let chart: uPlot | null = null;
+  let comparisons = 0;
 
   function drawList(): void {
     list.replaceChildren();
@@ -54,14 +55,19 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
   }
 
   async function compare(): Promise<void> {
+    const mine = ++comparisons;
     below.replaceChildren();
     chart = null;
     if (chosen.size < 2) {
       make('p', below, desk.runs.length > 1 ? 'Choose two runs or more to compare them.' : '', {class: 'soft'});
       return;
     }
-    const runs = await Promise.all(desk.runs.filter((facts) => chosen.has(facts.name)).map((facts) => desk.read(facts.name)));
+    const read = await Promise.allSettled(desk.runs.filter((facts) => chosen.has(facts.name)).map((facts) => desk.read(facts.name)));
+    if (mine !== comparisons) return; // other runs were chosen meanwhile
+    const runs = read.filter((one) => one.status === 'fulfilled').map((one) => one.value);
     below.replaceChildren();
+    for (const one of read) if (one.status === 'rejected') make('p', below, String(one.reason), {class: 'warning'});
+    if (runs.length < 2) return;
     const bar = make('div', below, '', {class: 'bar'});
     choice(bar, 'Best so far over', [['trials', 'trials ended'], ['time', 'time in seconds']], axis, (name) => {
       axis = name;
