@@ -436,6 +436,21 @@ def test_the_overview_tells_stopped_trials_apart(open_tab, results):
     assert said == ["trial 0: 0.2", "trial 1: stopped early, 0.9"]
 
 
+def test_a_chart_stays_with_the_chosen_trial_when_others_end(open_made, made):
+    page, frame = open_made("running", "overview")
+    chart = frame.locator(".figure", has=frame.locator("canvas[aria-label^='Best value']"))
+    chart.locator("canvas").focus()
+    tip = chart.get_by_role("status")
+    for trial in (5, 2):  # from the last one back
+        page.keyboard.press("ArrowLeft")
+        assert tip.inner_text().startswith(f"trial {trial}: running")
+    append(made["running"], finished(5))
+    frame.get_by_label("State").get_by_text("5 of 6 trials ended").wait_for()
+    assert tip.inner_text().startswith("trial 2: running")
+    page.keyboard.press("Enter")
+    frame.get_by_role("dialog", name="Trial 2").wait_for()
+
+
 def test_the_overview_says_how_many_outliers_it_leaves_out(open_tab, results):
     _, frame = open_tab(results["diverged"], "overview")
     label = frame.locator("canvas[aria-label^='Best value so far']")

@@ -63,11 +63,15 @@ export class Figure {
   }
 
   draw(drawing: Drawing, label = this.label): void {
+    const trial = this.drawing?.marks?.[this.chosen]?.trial;
     this.drawing = drawing;
+    // The chosen mark may have another place in the list now.
+    this.chosen = trial === undefined ? -1 : (drawing.marks ?? []).findIndex((mark) => mark.trial === trial);
     this.label = label;
     const note = drawing.note ? ` ${drawing.note}.` : '';
     this.canvas.setAttribute('aria-label', `${label}.${note} ${drawing.x.title} and ${drawing.y.title}, ${drawing.marks?.length ?? 0} points; arrow keys go from one to the next.`);
     this.paint();
+    this.tell();
   }
 
   private paint(): void {
@@ -182,16 +186,22 @@ export class Figure {
   private choose(index: number): void {
     if (index === this.chosen) return;
     this.chosen = index;
-    const mark = this.drawing?.marks?.[index];
+    this.paint();
+    this.tell();
+  }
+
+  /** Describe the chosen mark beside it. */
+  private tell(): void {
+    const mark = this.drawing?.marks?.[this.chosen];
     this.canvas.style.cursor = mark?.trial !== undefined && this.open ? 'pointer' : '';
-    this.tip.textContent = mark?.text ?? '';
+    const text = mark?.text ?? '';
+    if (this.tip.textContent !== text) this.tip.textContent = text; // screen readers say what is set
     if (mark) {
       const [x, y] = this.place(mark.x, mark.y);
       const right = x > this.box.clientWidth / 2;
       Object.assign(this.tip.style, {top: `${y + 8}px`, left: right ? '' : `${x + 10}px`, right: right ? `${this.box.clientWidth - x + 10}px` : ''});
     }
     this.tip.hidden = !mark;
-    this.paint();
   }
 
   private openChosen(): void {
@@ -205,7 +215,8 @@ export class Figure {
     if ((step === undefined && event.key !== 'Enter') || !marks.length) return;
     event.preventDefault(); // Enter would press the dialog's button, too
     if (step === undefined) return this.openChosen();
-    this.choose((this.chosen + step + marks.length) % marks.length);
+    const from = step < 0 ? Math.max(this.chosen, 0) : this.chosen; // the first step back leads to the last mark
+    this.choose((from + step + marks.length) % marks.length);
   }
 }
 

@@ -98,7 +98,7 @@ class Page implements Desk {
     this.problem.hidden = false;
   }
 
-  openTrial(trial: number): void {
+  readonly openTrial = (trial: number): void => {
     if (this.dialog || !Number.isInteger(trial)) return;
     this.dialog = true;
     this.remember(trial);
@@ -106,7 +106,7 @@ class Page implements Desk {
       this.dialog = false;
       this.remember();
     });
-  }
+  };
 
   openTrials(filter: string): void {
     this.filter = filter;

@@ -11,7 +11,8 @@ export interface Desk {
   /** Return a run that is read and kept up to date while its view is shown. */
   read(name: string): Promise<Run>;
   openRun(name: string): void;
-  openTrial(trial: number): void;
+  /** A function of its own, not a method: charts get it without the desk. */
+  readonly openTrial: (trial: number) => void;
   /** Show the trials that match a filter. */
   openTrials(filter: string): void;
   /** The filter of the trials, as it was typed. */
