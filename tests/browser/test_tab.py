@@ -451,6 +451,21 @@ def test_a_chart_stays_with_the_chosen_trial_when_others_end(open_made, made):
     frame.get_by_role("dialog", name="Trial 2").wait_for()
 
 
+def test_a_running_trial_is_followed_after_a_question_that_had_no_answer(open_made):
+    page, frame = open_made("running", "trials")
+    frame.get_by_label("Filter").fill("trial=2")
+    frame.locator("[role=row]:not(.head)").first.click()
+    dialog = frame.get_by_role("dialog", name="Trial 2")
+    hyperparameters = dialog.get_by_role("table", name="Hyperparameters")
+    hyperparameters.wait_for()
+    asked = re.compile(r"/experiment/trial\?")
+    page.route(asked, lambda route: route.abort())
+    dialog.get_by_text("Failed to fetch").wait_for()
+    assert hyperparameters.is_visible()
+    page.unroute(asked)
+    dialog.get_by_text("Failed to fetch").wait_for(state="hidden")
+
+
 def test_the_overview_says_how_many_outliers_it_leaves_out(open_tab, results):
     _, frame = open_tab(results["diverged"], "overview")
     label = frame.locator("canvas[aria-label^='Best value so far']")

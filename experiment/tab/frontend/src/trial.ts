@@ -14,6 +14,7 @@ export function openTrial(run: string, trial: number, closed: () => void): void 
   const head = make('header', dialog);
   make('h1', head, `Trial ${trial}`);
   const close = make('button', head, 'Close', {type: 'button'});
+  const problem = make('p', dialog, '', {class: 'warning', hidden: true});
   const body = make('div', dialog, '', {class: 'page'});
   close.onclick = () => dialog.close();
   let timer = 0;
@@ -34,11 +35,12 @@ export function openTrial(run: string, trial: number, closed: () => void): void 
       if (now !== before) draw(body, page);
       before = now;
       left = page.status === 'running' ? AFTER : left - 1;
-      if (left > 0 && dialog.open) timer = window.setTimeout(look, EVERY);
+      problem.hidden = true;
     } catch (error) {
-      body.replaceChildren();
-      make('p', body, String(error), {class: 'warning'});
+      problem.textContent = String(error); // the next question may be answered
+      problem.hidden = false;
     }
+    if ((left > 0 || !problem.hidden) && dialog.open) timer = window.setTimeout(look, EVERY);
   }
   dialog.showModal();
   void look();
