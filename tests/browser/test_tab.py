@@ -587,6 +587,16 @@ def test_several_objectives_have_a_front(open_tab, results):
     assert drawn(frame, "Pareto front")
 
 
+def test_all_of_a_front_is_drawn_and_what_is_left_out_is_counted(open_made):
+    page, frame = open_made("front", "population")
+    chart = frame.get_by_role("region", name="Pareto front")
+    assert points(frame, "Pareto front: ◆ 3 trials of 4. 1 outlier not shown.") == 3
+    said = tips(page, chart, 3)
+    assert sorted(tip.split("\n")[0] for tip in said) == [
+        f"trial {trial}, on the front" for trial in range(3)
+    ]
+
+
 def test_a_search_without_a_population_shows_where_it_looked(open_tab, results):
     _, frame = open_tab(results["grid"], "population")
     frame.get_by_text("This search has no population").wait_for()
