@@ -15,7 +15,7 @@ from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import Run, RunReader, read_manifest, read_summary
 from experiment.tab.facts import ended_at, facts_of, facts_of_ended
 from experiment.tab.shown import shown_space, shown_value
-from experiment.tab.timeline import TimedAttempt, Timeline
+from experiment.tab.timeline import Timeline
 from experiment.tab.trial_files import TrialFiles
 from experiment.tab.trial_page import page_of_files, trial_page
 from search.trial import Trial
@@ -180,7 +180,9 @@ def _rows(timeline: Timeline, ids: list[int], objectives: Collection[str]) -> di
     return {
         "columns": {
             "id": ids,
-            "status": list(map(_status, results, attempts)),
+            "status": [
+                attempt.status(result) for attempt, result in zip(attempts, results, strict=True)
+            ],
             "value": [result and result.value for result in results],
             "seconds": [result and result.seconds for result in results],
             "generation": [timeline.origins[number][0] for number in ids],
@@ -208,12 +210,6 @@ def _params(trial: Trial | None) -> dict[str, Any]:
 
 def _names(mappings: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(name for mapping in mappings for name in mapping))
-
-
-def _status(result: TrialResult | None, attempt: TimedAttempt) -> str:
-    if result is not None:
-        return result.status
-    return "waiting" if attempt.ending == "lost" else "running"
 
 
 def _why(result: TrialResult) -> str:

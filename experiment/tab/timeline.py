@@ -52,6 +52,12 @@ class TimedAttempt:
     ending: Ending = "running"
     why: str = ""
 
+    def status(self, result: TrialResult | None) -> str:
+        """Return the status of its trial, whose newest attempt it is; the result is None before."""
+        if result is not None:
+            return result.status
+        return "waiting" if self.ending == "lost" else "running"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotEvent:

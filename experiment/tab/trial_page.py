@@ -43,6 +43,7 @@ def trial_page(paths: RunPaths, timeline: Timeline, trial: int) -> dict[str, Any
         "parent": parent,
         "attempts": list(map(_attempt, attempts)),
         "attempt": number,
+        "status": attempts[-1].status(result),
         **_outcome(result),
         "folder": paths.shown_attempt(trial, number),
     }
@@ -106,10 +107,9 @@ def _attempt(attempt: TimedAttempt) -> dict[str, Any]:
 
 def _outcome(result: TrialResult | None) -> dict[str, Any]:
     if result is None:
-        return {"status": "running", "value": None, "seconds": None, "metrics": [], "error": None}
+        return {"value": None, "seconds": None, "metrics": [], "error": None}
     error = result.error
     return {
-        "status": result.status,
         "value": result.value,
         "seconds": result.seconds,
         "reason": printable(result.reason),

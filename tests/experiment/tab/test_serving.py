@@ -17,6 +17,7 @@ from experiment.tab.shown import shown_space
 from search.sequential.bayesian import DESIGN, BayesianOptimization
 from search.space.spaces import Choice, Float, Space
 from search.trial import Outcome, Trial
+from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
 from tests import ROOT
 from tests.experiment.runs import TRACEBACK, begun, make_run, make_spec
@@ -179,6 +180,20 @@ def test_a_trial_has_its_error_output_attempts_and_files(make_tab, tmp_path):
     page = get(make_tab(run), "/trial", run=run.name, trial=3)[1]
     assert [one["ending"] for one in page["attempts"]] == ["lost", "finished"]
     assert page["folder"].endswith("/trials/000003-2")
+
+
+def test_a_trial_that_waits_for_its_next_attempt_says_so_on_its_page_and_in_the_table(
+    make_tab, tmp_path
+):
+    run = make_run(tmp_path, running=(3,), ended=False)
+    tab = make_tab(run)
+    assert get(tab, "/trial", run=run.name, trial=3)[1]["status"] == "running"
+    [segment] = RunPaths(run).journal.glob("*.jsonl")
+    with Journal(RunPaths(run).journal) as journal:  # of a resumed search, which has no slot yet
+        journal.append(begun(len(segment.read_bytes().splitlines()), trials=6))
+    assert get(tab, "/trial", run=run.name, trial=3)[1]["status"] == "waiting"
+    columns = get(tab, "/run", run=run.name)[1]["columns"]
+    assert columns["status"][columns["id"].index(3)] == "waiting"
 
 
 def test_output_of_all_workers_is_shown_if_the_outcome_was_found_in_the_folder(make_tab, tmp_path):

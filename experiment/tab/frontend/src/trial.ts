@@ -34,7 +34,7 @@ export function openTrial(run: string, trial: number, closed: () => void): void 
       const now = JSON.stringify(page);
       if (now !== before) draw(body, page);
       before = now;
-      left = page.status === 'running' ? AFTER : left - 1;
+      left = page.status === 'running' || page.status === 'waiting' ? AFTER : left - 1;
       problem.hidden = true;
     } catch (error) {
       problem.textContent = String(error); // the next question may be answered
