@@ -29,6 +29,7 @@ from experiment.setup.preparation import Prepared, prepare
 from experiment.setup.resuming import uncollected
 from experiment.setup.slot_count import slot_count
 from experiment.setup.specification import SearchSpec
+from search.checked_searcher import SearcherFailed
 from search.errors import InvalidArgument
 from search.space.spaces import Float, Space
 from spark_jobs.cluster.task_needs import is_local
@@ -54,7 +55,7 @@ def run_search(spec: SearchSpec, interrupts: Interrupts) -> Result:
     interrupts.keep_results()
     with (
         prepared.session.renewed_tokens(prepared.data),
-        Progress(prepared.manifest.name, verbose=spec.settings.verbose, warn=warn_user) as progress,
+        Progress(prepared.manifest.name, verbose=spec.settings.verbose, warn=note) as progress,
     ):
         slots = _slots(prepared, progress)
         with open_run(prepared, interrupts) as run:
@@ -198,6 +199,12 @@ def _coordinator(prepared: Prepared, run: OpenRun, board: Board, slots: int) -> 
         board.discard()
         run.journal.discard()
         raise
+    except SearcherFailed as error:
+        board.discard()
+        run.journal.discard()
+        problem = str(error)
+        so_far = result_so_far(prepared, run, trials, problem)
+        raise SearchFailed(printable(problem), so_far) from error
     except OSError as error:
         board.abandon()
         problem = cannot_continue(error)

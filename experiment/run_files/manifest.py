@@ -34,9 +34,11 @@ def versions() -> dict[str, str]:
     found = {"spark-tf-experiment": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            version: str | None = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
+        if version is not None:  # None: an interrupted pip left its folder without metadata
+            found[package] = version
     return found
 
 
@@ -72,6 +74,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         direction: 'max' or 'min', or a dict of these by the objectives' names.
         optimization_key: The user's argument.
         seed: The searcher's seed.
+        seeds_trials: Whether it seeds the trials, too: the user gave it.
         isolation: 'process', 'spawn' or 'none'.
         preload: The modules that are imported once for all trials.
         timeout: Seconds per trial, or None.
@@ -110,6 +113,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     strategy: dict[str, Any] | None = None
     precision: str | None = None
     repeats: int = 1
+    seeds_trials: bool = False
     format: int = FORMAT
 
     def __post_init__(self) -> None:

@@ -68,7 +68,7 @@ class Prepared:
             preload=self.shared_import.modules,
             guessed=self.shared_import.guessed,
             start_method="spawn" if settings.isolation == "spawn" else "fork",
-            seed=settings.seed,
+            seed=self.spec.seed if self.manifest.seeds_trials else None,
             data=self.data,
             strategy=self.strategy,
             precision=settings.precision,
@@ -161,6 +161,8 @@ def _manifest(
         direction=settings.goal.to_json(),
         optimization_key=settings.optimization_key,
         seed=spec.seed,
+        seeds_trials=settings.seed is not None
+        or (settings.resume is not None and manifest_of(settings.resume).seeds_trials),
         isolation=settings.isolation,
         workers_per_trial=settings.workers_per_trial,
         strategy=None if strategy is None else as_json(strategy),

@@ -8,7 +8,10 @@ from typing import Any
 
 
 def seed_random_numbers(seed: int | None, trial: int) -> None:
-    """Seed `random` and numpy for this trial; otherwise forked children share one state."""
+    """Seed `random` and numpy for this trial; otherwise forked processes share one state.
+
+    Spark's Python workers are forked, too, so this is so for slots as for trials of their own.
+    """
     _seed(random.SystemRandom().getrandbits(32) if seed is None else (seed * 1_000_003 + trial))
 
 

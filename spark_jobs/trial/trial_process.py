@@ -138,6 +138,7 @@ def evaluate(
         limit: Seconds for connecting to the other workers of a gang.
     """
     trial, started = attempt.trial, time.monotonic() if started is None else started
+    seed_random_numbers(program.seed, trial.id)
     running = context.TrialContext(
         params=trial.params,
         folder=folder,
@@ -333,7 +334,6 @@ def perform(
         started: Start of the trial, by `time.monotonic`.
     """
     owner = os.getpid()
-    seed_random_numbers(program.seed, attempt.trial.id)
     outcome = evaluate(program, attempt, folder, link, started)
     if os.getpid() != owner:
         os._exit(0)  # a fork of user code returned here: not the trial

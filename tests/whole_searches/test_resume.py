@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import pickle
+import random
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from experiment.setup.resuming import Past, reopen, space_differences
 from experiment.setup.settings import Settings
 from search.algorithms import Evolution
 from search.errors import InvalidArgument
+from search.grid import PointSearch
 from search.space.spaces import Choice, Space
 from search.trial import Outcome, Trial
 from spark_jobs.messages import LARGEST_MESSAGE, Attempt, encode
@@ -674,6 +676,57 @@ def test_a_full_disk_at_the_first_record_fails_the_search(make, resume, monkeypa
     assert resume.jobs == 0
     monkeypatch.undo()
     assert len(resume(run).trials) == 6
+
+
+def drawn(x):
+    return random.random()
+
+
+def test_the_trials_of_a_resumed_run_are_seeded_as_those_before(spark, logdir):
+    def search(samples, **settings):
+        return experiment.random_search(
+            spark, drawn, {"x": [0.0, 1.0]}, samples=samples, parallelism=1, **QUIET, **settings
+        )
+
+    begun = search(2, logdir=logdir, seed=3)
+    gone_on = search(3, resume=begun)
+    whole = search(4, logdir=logdir, seed=3)
+    values = [trial.value for trial in search(4, resume=gone_on).trials]
+    assert values == [trial.value for trial in whole.trials]
+
+
+class Unsteady:
+    """An algorithm that raises as it proposes a trial, if it is told to."""
+
+    def __init__(self, *, raises):
+        self._raises = raises
+
+    def start(self, problem):
+        search = PointSearch([{"x": 1}, {"x": 2}])
+        if self._raises:
+            search.ask = self._fail
+        return search
+
+    def _fail(self):
+        raise KeyError("x")
+
+    def to_json(self):
+        return {"type": "unsteady"}
+
+
+def test_an_algorithm_that_raises_on_resume_fails_the_search_and_changes_no_run(spark, logdir):
+    def search(*, raises, **settings):
+        searcher = Unsteady(raises=raises)
+        return experiment.run(spark, drawn, {"x": [1, 2]}, searcher=searcher, **QUIET, **settings)
+
+    run = Path(search(raises=False, logdir=logdir).logdir)
+    (run / "result.json").unlink()
+    before = contents(run)
+    with pytest.raises(experiment.SearchFailed, match=r"^PointSearch.ask\(\) raised KeyError") as e:
+        search(raises=True, resume=run)
+    assert e.value.result.problem == str(e.value)
+    assert contents(run) == before
+    assert search(raises=False, resume=run).done == 2
 
 
 def scored_by_group(group, x):

@@ -389,6 +389,20 @@ class RunnerContract:
         assert run(x=1).value == 1.0
         assert run.files.stdout.read_text() == "before\n"
 
+    def test_trials_draw_different_random_numbers(self, start):
+        run = start(functions.draw, key="random")
+        first, second = run(x=1), run(x=1)
+        assert set(first.metrics.values()).isdisjoint(second.metrics.values())
+
+    def test_a_seed_makes_a_trial_repeatable(self, tmp_path):
+        drawn = []
+        for number in range(2):
+            with self.make(functions.draw, key="random", seed=7) as runner:
+                run = Runner(runner, tmp_path / str(number))
+                drawn.append([run(x=1).metrics, run(x=1).metrics])
+        assert drawn[0] == drawn[1]
+        assert drawn[0][0] != drawn[0][1]
+
 
 class TestInProcessRunner(RunnerContract):
     @classmethod
@@ -670,20 +684,6 @@ class ProcessContract(RunnerContract):
         before = run(change=True)
         assert before.error is None
         assert run(change=False).value == before.value
-
-    def test_trials_draw_different_random_numbers(self, start):
-        run = start(functions.draw, key="random")
-        first, second = run(x=1), run(x=1)
-        assert set(first.metrics.values()).isdisjoint(second.metrics.values())
-
-    def test_a_seed_makes_a_trial_repeatable(self, tmp_path):
-        drawn = []
-        for number in range(2):
-            with self.make(functions.draw, key="random", seed=7) as runner:
-                run = Runner(runner, tmp_path / str(number))
-                drawn.append([run(x=1).metrics, run(x=1).metrics])
-        assert drawn[0] == drawn[1]
-        assert drawn[0][0] != drawn[0][1]
 
     def test_garbage_in_its_pipes_harms_only_the_trial(self, start):
         run = start(functions.scribble)
