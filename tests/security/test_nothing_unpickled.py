@@ -135,9 +135,11 @@ ALLOWED = {
     ("experiment/large_batches/measuring.py", "main", "pickle.load"): (
         "a function and arrays, which come from the process that starts this one, over a descriptor"
     ),
-    ("experiment/setup/function/imports.py", "_compiled", "compile"): (
-        "the user's own modules on the driver, whose code is read and never run"
-    ),
+    (
+        "experiment/setup/function/imports.py",
+        "_Walk._look_at_file",
+        "importlib.machinery.SourceFileLoader",
+    ): ("the user's own modules on the driver, whose code is read and never run"),
     ("experiment/setup/function/modules.py", "_find_in", "importlib.machinery.ModuleSpec"): (
         "describes a folder, and runs nothing"
     ),

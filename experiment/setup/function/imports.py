@@ -13,10 +13,9 @@ import inspect
 import itertools
 import sys
 import types
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.machinery import SourceFileLoader
 from typing import Any
 
 from experiment.setup.function.modules import (
@@ -237,8 +236,11 @@ class _Walk:
         if spec is None or not (spec.origin or "").endswith(".py") or self._files > _MOST_FILES:
             return
         try:
-            code = _compiled(Path(str(spec.origin)))
+            # Not compiled with warnings off: that would change the filters of all threads.
+            code = SourceFileLoader(module, str(spec.origin)).get_code(module)
         except Exception:  # its import shows what is wrong
+            return
+        if code is None:
             return
         package = module if spec.submodule_search_locations else module.rpartition(".")[0]
         # The functions of a loaded module are followed as objects, those that are reached.
@@ -273,12 +275,6 @@ class _Walk:
         if top not in self._users:
             self._users[top] = is_not_installed(top)
         return self._users[top]
-
-
-def _compiled(file: Path) -> types.CodeType:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its import shows them
-        return compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
 
 
 def _module_of(start: Any) -> str:
