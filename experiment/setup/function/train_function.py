@@ -39,6 +39,9 @@ def check_arguments(
     """
     if not callable(train):
         raise InvalidArgument("train", "a function", shown(train))
+    if kind := _without_value(train):
+        hint = "return the score; call a coroutine by asyncio.run()"
+        raise InvalidArgument("train", "a function that returns its score", kind, hint)
     try:
         parameters = inspect.signature(train).parameters
     except (TypeError, ValueError):  # a builtin without a signature: the call will show it
@@ -79,6 +82,16 @@ def check_arguments(
                 "none",
                 f"write {name}=None, or the value that those without it use",
             )
+
+
+def _without_value(train: Callable[..., Any]) -> str:
+    """Return what a function is whose call gives no score but what yields one; '' for others."""
+    for function in (train, type(train).__call__):  # the latter of an object
+        if inspect.iscoroutinefunction(function):
+            return "an async function"
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            return "one with yield, a generator"
+    return ""
 
 
 def pickle_function(

@@ -104,6 +104,42 @@ def test_a_value_that_is_not_callable_is_refused(train):
     assert error.got.startswith(repr(train)[:9])
 
 
+async def coroutine(lr):
+    return lr
+
+
+def generator(lr):
+    yield lr
+
+
+async def both(lr):
+    yield lr
+
+
+class Later:
+    async def __call__(self, lr):
+        return lr
+
+    async def method(self, lr):
+        return lr
+
+
+@pytest.mark.parametrize(
+    ("train", "got"),
+    [
+        (coroutine, "an async function"),
+        (functools.partial(coroutine), "an async function"),
+        (Later(), "an async function"),
+        (Later().method, "an async function"),
+        (generator, "one with yield, a generator"),
+        (both, "one with yield, a generator"),
+    ],
+)
+def test_a_function_whose_call_returns_no_score_is_refused(train, got):
+    error = refusal(check_arguments, train, ["lr"])
+    assert error.got == got
+
+
 @pytest.mark.parametrize(
     ("train", "accepted"),
     [
