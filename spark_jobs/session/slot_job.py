@@ -125,10 +125,20 @@ class SlotJob:
         """The hosts of its failed tasks, each once; Spark's error lacks them."""
         return list(dict.fromkeys(task.host for task in self.lost_tasks() if task.failed))
 
+    @property
+    def _runs(self) -> bool:
+        return self._thread.ident is not None and not self._ended.is_set()
+
+    def ask_to_end(self) -> None:
+        """Cancel this job once, if it runs, without waiting for its end."""
+        if self._runs:
+            with contextlib.suppress(Exception):  # leaving it says more
+                self._cancel()
+
     def cancel(self) -> None:
         """Cancel this job and no other, and wait for its end."""
         patience = time.monotonic() + time_limits.SERVER_CANCEL
-        while self._thread.ident is not None and not self._ended.is_set():
+        while self._runs:
             try:
                 self._cancel()  # repeatedly: a job that is just being submitted is not found
             except ConnectionError:

@@ -61,6 +61,7 @@ class StartedJobs:
         self.asked = 0
         self._clock = clock
         self._let_go: set[str] = set()  # slots
+        self._failed: set[int] = set()  # numbers of jobs
         self._put_off: list[tuple[float, int]] = []  # time to drop them, number of slots
         self._make = make
         self._numbers = itertools.count(1)
@@ -77,6 +78,8 @@ class StartedJobs:
         trace: TracebackType | None,
     ) -> None:
         with contextlib.ExitStack() as leaving:
+            for started in self._running:  # all of them, before it waits for the end of one
+                started.job.ask_to_end()
             for started in self._running:
                 leaving.push(started.job)
 
@@ -120,6 +123,7 @@ class StartedJobs:
             self._last = started
             if started.error is not None:  # all its slots are requested again, or none
                 number = started.number
+                self._failed.add(number)
                 self._ask_again({s for s in self._let_go if SlotId.parse(s).job == number})
         return ended
 
@@ -144,9 +148,13 @@ class StartedJobs:
         return sum(started.job.running_tasks() for started in self._running)
 
     def let_go(self, slot: str) -> None:
-        """Count a slot that has to leave as not requested, so that another may be."""
-        self._let_go.add(slot)
-        self.asked -= 1
+        """Count a slot that has to leave as not requested, so that another may be.
+
+        Those of a job that has failed are counted with their job.
+        """
+        if SlotId.parse(slot).job not in self._failed:
+            self._let_go.add(slot)
+            self.asked -= 1
 
     def _ask_again(self, slots: Collection[str]) -> None:
         """Count slots that were let go as requested again, with their job or by Spark itself."""

@@ -145,6 +145,34 @@ def test_slots_of_a_job_that_failed_are_dropped_once(jobs):
     assert jobs.asked == 0
 
 
+def test_a_slot_of_a_job_that_failed_is_not_let_go_as_well(jobs):
+    jobs, lost, _, end = jobs
+    lost.append(LostTask(partition=1, attempt=0, host="host", failed=True))
+    jobs.start(2)
+    end.set()
+    wait_until(lambda: jobs.wait(0.05))
+    for ended in jobs.take_ended():
+        jobs.let_go(f"{ended.number}.0.0")
+        jobs.drop(ended.slots)
+    assert jobs.asked == 0
+
+
+def test_all_jobs_are_asked_to_end_before_one_is_waited_for():
+    ends, asked = [threading.Event() for _ in range(3)], []
+
+    def make(number, slots):
+        def cancel():
+            asked.append(number)
+            ends[number - 1].set()
+
+        return SlotJob(ends[number - 1].wait, cancel, list, list, lambda: 0)
+
+    with StartedJobs(make) as jobs:
+        for _ in ends:
+            jobs.start(1)
+    assert asked[:3] == [1, 2, 3]
+
+
 def test_jobs_that_are_cancelled_end_and_others_may_start(jobs):
     jobs, _, _, end = jobs
     jobs.start(2)
