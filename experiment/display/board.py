@@ -161,8 +161,9 @@ class Board:
         shown += [hparams.Metric(objective_tag(name), display_name=name) for name in others]
         if self._stops:
             shown.append(hparams.Metric(LAST_STEP, display_name="last step"))
+        as_text = frozenset(self._spec.as_text)  # once: it looks at all points
         columns = [
-            hparams.HParam(name, _tensorboard_domain(domain, name in self._spec.as_text))
+            hparams.HParam(name, _tensorboard_domain(domain, name in as_text))
             for name, domain in self._spec.columns.items()
         ]
         if self._evolution is not None and "generation" not in self._spec.columns:

@@ -34,7 +34,7 @@ class Interrupts:
 
     Attributes:
         control: The search's control.
-        noted: Whether there was a Ctrl-C that was not raised.
+        noted: Whether there was a Ctrl-C beside the one that ended the search.
         terminated: Whether there was a SIGTERM.
     """
 
@@ -66,12 +66,15 @@ class Interrupts:
             # Closing the pipe would not end the thread while a forked child holds it open.
             os.write(self._pipe[1], _END)
             self._sender.join()  # before its signals would reach the previous handler
-            for end in self._pipe:
-                os.close(end)
-        for number in reversed(self._before):  # SIGINT last: its previous handler may raise
-            before = self._before[number]
-            # None: a handler that was not installed from Python cannot be restored
-            signal.signal(number, signal.SIG_DFL if before is None else before)
+        try:
+            for number in reversed(self._before):  # SIGINT last: its previous handler may raise
+                before = self._before[number]
+                # None: a handler that was not installed from Python cannot be restored
+                signal.signal(number, signal.SIG_DFL if before is None else before)
+        finally:
+            if self._active:  # not before: our handler writes to the pipe
+                for end in self._pipe:
+                    os.close(end)
         if self.terminated:
             os.kill(os.getpid(), signal.SIGTERM)
         if self._due and not self._held and error[0] is None:

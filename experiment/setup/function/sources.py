@@ -6,8 +6,12 @@ import ast
 import functools
 import hashlib
 import inspect
+import tokenize
 from collections.abc import Callable
 from typing import Any
+
+# The latter two: its file is being edited.
+_WITHOUT_SOURCE = (OSError, TypeError, SyntaxError, tokenize.TokenError)
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -23,7 +27,7 @@ def hash_of_train(train: Callable[..., Any], pickled: bytes) -> str:
     """
     try:
         source = inspect.getsource(_innermost(train)).encode("utf-8", "backslashreplace")
-    except (OSError, TypeError):
+    except _WITHOUT_SOURCE:
         source = pickled
     return hashlib.sha256(source).hexdigest()
 
@@ -38,7 +42,7 @@ def hash_of_constraint(constraint: Callable[..., Any] | None) -> str | None:
     function = _innermost(constraint)
     try:
         source = _lambdas(function) or inspect.getsource(function)
-    except (OSError, TypeError, SyntaxError):
+    except _WITHOUT_SOURCE:
         source = name_of(function)
     return hashlib.sha256(source.encode("utf-8", "backslashreplace")).hexdigest()
 
