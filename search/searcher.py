@@ -42,8 +42,8 @@ class Problem:
 class Searcher(Protocol):
     """An algorithm that proposes trials and learns from their outcomes.
 
-    Not thread safe: one caller at a time. Several trials may be in flight, and their outcomes may
-    come in any order, each once.
+    `ask` and `tell` are called one at a time; other threads may read `total` and `finished`
+    meanwhile. Several trials may be in flight, and their outcomes may come in any order, each once.
     """
 
     @property

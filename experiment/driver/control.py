@@ -32,7 +32,7 @@ class Control:
         self.wake: Callable[[], None] = lambda: None
 
     def cancel(self, reason: str) -> None:
-        """End the search within a second; the first reason counts."""
+        """End the search within a second once its run is open; the first reason counts."""
         if self.reason is None:
             self.reason = reason
 

@@ -1,7 +1,7 @@
 """The coordinator of a search: which slots run which trial, and when a slot ends.
 
-It has no threads, Spark or network: the channel's server calls `hello` and `next` from its only
-thread, and all other callers use `ChannelServer.call`.
+It has no threads, Spark or network. The channel's server calls it from its only thread, and whoever
+else changes it does so by `ChannelServer.call`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Coordinator:
     def missing(self) -> tuple[int, int]:
         """Return the numbers of present and of missing slots for a trial.
 
-        None is missing while a trial runs, which may have ended with the time of its workers.
+        While a trial runs, none is missing. Gangs whose members are overdue are ended first.
         """
         self.ends.take_overdue()
         present = self.roster.workers

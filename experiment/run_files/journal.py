@@ -52,7 +52,7 @@ class JournalDamaged(ExperimentError):
 
 
 class Journal:
-    """Appends to a new segment of a journal. Thread safe.
+    """Appends to a new segment of a journal, from one thread at a time.
 
     Args:
         folder: The folder of the segments, created if missing. Older segments are never changed.

@@ -1,4 +1,4 @@
-"""The records of a journal, which `Coordinator` writes, and the reading of them."""
+"""The records of a journal, which `Recorder` writes, and the reading of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's errors in words. Light: `import experiment` needs it."""
+"""Spark's errors in words. Light: each public name of `experiment` needs it."""
 
 from __future__ import annotations
 

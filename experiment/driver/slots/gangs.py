@@ -90,7 +90,10 @@ class Gangs:
         return attempt.trial.id, attempt.number
 
     def is_doubled(self, slot: str) -> bool:
-        """Return whether another attempt of the slot's task has to end; Spark would kill it."""
+        """Return whether another attempt of the slot's task still runs a trial that has to end.
+
+        Spark would kill that attempt if this one ended.
+        """
         return any(
             gang.runs(other) and SlotId.parse(other).task == SlotId.parse(slot).task
             for gang in self._ending

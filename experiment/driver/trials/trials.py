@@ -210,6 +210,7 @@ class Trials:
 
         Raises:
             InvalidArgument: The searcher proposes other trials than those in the journal.
+            SearcherFailed: The searcher or its judge raised.
             OSError: The journal cannot be written.
         """
         replay = Replay(
