@@ -83,7 +83,7 @@ class _Run:
         bracket: The bracket.
         configuration: The configuration's number.
         rung: The rung, from 0 for the lowest of all brackets.
-        point: The configuration's point of the unit cube.
+        point: The configuration's point of the unit cube, at which its values lie.
         params: The configuration.
     """
 
@@ -251,24 +251,24 @@ class HyperbandSearch:
         """Return the run of a new configuration; None if none is left."""
         number = self._configurations
         self._rng.seed(self._seed + number)  # so that a resumed search need not propose it again
-        given = self._points[number] if number < len(self._points) else None
         if again is not None:
             params: Mapping[str, Any] = again.params
-            point: list[float] | None = self._space.encode(params)
-        elif given is not None:
-            params, point = given, self._space.encode(given)
+        elif number < len(self._points):
+            params = self._points[number]
         else:
             out = [self._runs[trial] for trial in sorted(self._in_flight)]
             point = self._proposals.propose(number, [(run.point, run.rung) for run in out])
-            params = {} if point is None else self._space.decode(point)
-        if point is None:
-            return None
+            if point is None:
+                return None
+            params = self._space.decode(point)
         bracket = next(bracket for bracket in self._brackets if bracket.room)
         return _Run(
             bracket=bracket,
             configuration=number,
             rung=bracket.first,
-            point=point,
+            # Not the proposed point: a resumed search has the values alone, and equal choices are
+            # equal to a model only at the same place.
+            point=self._space.encode(params),
             params=params,
         )
 

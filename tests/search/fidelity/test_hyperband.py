@@ -106,15 +106,33 @@ def test_no_configuration_is_proposed_twice_and_all_are_allowed(model, space, rn
     assert all(space.decode(space.encode(t.params)).keys() == t.params.keys() for t in trials)
 
 
+@pytest.mark.parametrize("model", ["evolution", "gaussian_process"])
+def test_what_proposes_configurations_learns_of_them_where_their_values_lie(model):
+    searcher, learnt, out = hyperband(MIXED, max_epochs=27, model=model), [], []
+    take, propose = searcher._proposals.take, searcher._proposals.propose
+    searcher._proposals.take = lambda point, *rest: learnt.append(point) or take(point, *rest)
+    searcher._proposals.propose = lambda n, others: out.append(others) or propose(n, others)
+    trials = [searcher.ask() for _ in range(12)]
+    for trial in trials[:11]:
+        searcher.tell(outcome(trial, float(trial.id)))
+    searcher.ask()
+    points = [MIXED.encode(trial.params) for trial in trials]
+    assert learnt == points[:11]
+    assert out[11] == [(point, 0) for point in points[:11]]
+
+
 @given(
     model=models,
+    space=st.sampled_from([PLANE, MIXED]),
     progressive=st.booleans(),
     rng=st.randoms(use_true_random=False),
     failing=st.sampled_from([0.0, 0.3]),
 )
 @examples(20)
-def test_the_same_calls_give_the_same_trials_asked_or_asked_again(model, progressive, rng, failing):
-    arguments = {"max_epochs": 9, "model": model, "progressive": progressive}
+def test_the_same_calls_give_the_same_trials_asked_or_asked_again(
+    model, space, progressive, rng, failing
+):
+    arguments = {"space": space, "max_epochs": 9, "model": model, "progressive": progressive}
     searcher, events, out = hyperband(**arguments), [], []
     while out or not searcher.finished:
         trial = searcher.ask() if not out or rng.random() < 0.6 else None
