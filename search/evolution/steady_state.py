@@ -76,8 +76,9 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
     them were evaluated and one has a value. With more than `popsize` trials in flight there are
     more design points, and the best `popsize` become the population.
 
-    From then on trial number i is a trial vector for individual `i % popsize`, and replaces the
-    individual that holds this place when the outcome comes, unless that one is better. Of
+    From then on trial number i, repetitions not counted, is a trial vector for individual
+    `i % popsize`, and replaces the individual that holds this place when the outcome comes, unless
+    that one is better. Of
     `candidates` trial vectors, the one is chosen whose five nearest evaluated points rank best;
     beyond 80 trials, fewer and fewer trials are screened this way. When the population has
     collapsed, all but its best are replaced by design points. A failed trial replaces no
@@ -91,8 +92,9 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
     The best `popsize` prior observations are the first population; if there are fewer, design
     points fill it up.
 
-    With a noisy objective, one trial in ten evaluates the best individual again, and the score of
-    an individual is the mean of its values, so that one lucky evaluation does not stay the best.
+    With a noisy objective, one trial in ten is a repetition: it evaluates the best individual
+    again. The score of an individual is the mean of its values, so that one lucky evaluation does
+    not stay the best.
     Once all configurations were tried, each may be tried once more, and so on.
 
     The same `rng` and the same order of `ask` and `tell` give the same trials.
@@ -166,7 +168,9 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         if self._noisy and self._asked % REPEATED == REPEATED - 1:
             params = self._params(best)
             return _Candidate(self._space, best, self._direction, params=params, repeats=best)
-        place = self._asked % self.popsize
+        # Repetitions have no place, and every tenth trial would always leave out the same places.
+        number = self._asked - self._asked // REPEATED if self._noisy else self._asked
+        place = number % self.popsize
         vector = self._trial_vector(place)
         if vector is None:
             return None

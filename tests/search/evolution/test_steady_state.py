@@ -466,6 +466,25 @@ def test_a_repetition_that_fails_changes_nothing():
                       zip(searcher.population, searcher._population, strict=True)]  # fmt: skip
 
 
+@pytest.mark.parametrize("popsize", [4, 10, 20])
+def test_with_noise_every_place_is_competed_for_equally_often(popsize):
+    searcher, _ = begun([0.0] * popsize, noisy=True, generations=19, seed=1)
+    bred = collections.Counter()
+    repair = searcher.toolbox.repair
+
+    def watched(vector, target):
+        place = next(n for n, member in enumerate(searcher._population) if member is target)
+        bred[place, searcher._asked] += 1
+        return repair(vector, target)
+
+    searcher.toolbox.register("repair", watched)
+    while not searcher.finished:
+        searcher.tell(outcome(searcher.ask(), -1.0))
+    places = collections.Counter(place for place, _ in bred)
+    assert len(places) == popsize
+    assert max(places.values()) - min(places.values()) <= 1
+
+
 def test_one_lucky_evaluation_does_not_stay_the_best():
     searcher, trials = begun([0.0, 9.0, 2.0, 1.0], noisy=True, generations=9)
     for _ in range(5):
