@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -22,6 +23,7 @@ from search.searcher import (
     selections_of,
     why_exhausted,
 )
+from search.space.points import completed
 from search.space.sampling import check_constraint
 from search.space.spaces import Choice, Constraint, Domain, Float, Integer, Space
 from search.stopping.rules import StoppingJudge
@@ -86,15 +88,43 @@ class Grouped:
         """Return the hyperparameters of a group's configuration without the group."""
         own = {name: value for name, value in params.items() if name != self.by}
         for name, value in own.items():
-            match space[name]:
-                case Choice() as domain:
-                    inside = value in domain
-                case domain:
-                    inside = domain.low <= value <= domain.high
-            if not inside:
+            if not _is_inside(value, space[name]):
                 where, hint = f"bounds[{group!r}][{name!r}]", "points= or warm_start= has that"
-                raise InvalidArgument(where, f"bounds around {shown(value)}", shown(domain), hint)
+                expected, got = f"bounds around {shown(value)}", shown(space[name])
+                raise InvalidArgument(where, expected, got, hint)
         return own
+
+    def completed(
+        self, space: Space, name: str, given: Mapping[str, Any], rng: random.Random
+    ) -> dict[str, Any]:
+        """Return the configuration of a point, with what is missing drawn from its group's bounds.
+
+        A missing group is one of those whose bounds and constraint allow the point, if any do.
+
+        Args:
+            space: The union of the groups' spaces.
+            name: The point's name, for errors.
+            given: Some of its hyperparameters.
+            rng: Generator for the others.
+
+        Raises:
+            InvalidArgument: No configuration with these is allowed.
+        """
+        own = {key: value for key, value in given.items() if key != self.by}
+        groups = [given[self.by]] if self.by in given else self._holding(own, rng)
+        for group in groups[:-1]:
+            with contextlib.suppress(InvalidArgument):  # another group may allow the point
+                return {self.by: group, **completed(self.spaces[group], name, own, rng)}
+        return {self.by: groups[-1], **completed(self.spaces[groups[-1]], name, own, rng)}
+
+    def _holding(self, own: Mapping[str, Any], rng: random.Random) -> list[str]:
+        """Return the groups whose bounds hold a point, or all if none do, in random order."""
+        groups = [
+            group
+            for group, space in self.spaces.items()
+            if all(_is_inside(value, space[name]) for name, value in own.items())
+        ] or list(self.spaces)
+        return rng.sample(groups, len(groups))
 
     def to_json(self) -> dict[str, Any]:
         """Return the type and the arguments as JSON."""
@@ -277,6 +307,13 @@ class _Group:
     @property
     def finished(self) -> bool:
         return self.ended or self.searcher.finished
+
+
+def _is_inside(value: Any, domain: Domain) -> bool:
+    """Return whether a value is a choice's, or lies between bounds, perhaps between two steps."""
+    if isinstance(domain, Choice):
+        return value in domain
+    return bool(domain.low <= value <= domain.high)
 
 
 def read_groups(bounds: Any, by: Any, constraint: Constraint | None = None) -> dict[str, Space]:

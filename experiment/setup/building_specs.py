@@ -23,7 +23,7 @@ from search.fidelity.hyperband import Hyperband
 from search.grouped import Grouped
 from search.searcher import Algorithm, Problem, why_exhausted
 from search.space.domain_dicts import numbers_in_texts
-from search.space.points import read_first_points
+from search.space.points import completed, read_first_points
 from search.space.sampling import check_constraint
 from search.space.spaces import Constraint, Space
 from search.stopping.racing import WilcoxonRacing
@@ -75,13 +75,15 @@ def spec_of_algorithm(
         check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
     slots = SlotsAsked(spark, train, samples, settings)
+    # A generator of its own, so that the same values are drawn when the run is resumed.
+    drawing = random.Random(f"points of {seed}")
+    complete = algorithm.completed if isinstance(algorithm, Grouped) else completed
     problem = Problem(
         space=space,
         rng=random.Random(seed),
         direction=settings.goal,
         samples=samples,
-        # A generator of its own, so that the same values are drawn when the run is resumed.
-        points=read_first_points(space, points, random.Random(f"points of {seed}")),
+        points=read_first_points(space, points, drawing, complete=complete),
         known=known_of(runs, space, settings),
         slots=slots,
     )

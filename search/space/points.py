@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from search.errors import InvalidArgument, did_you_mean, shown
 from search.space.spaces import Choice, Domain, Integer, Space
@@ -14,8 +14,44 @@ _DRAWS = 1_000
 """Maximum draws of a point's missing hyperparameters until the point lies in the space."""
 
 
+Complete: TypeAlias = Callable[[Space, str, Mapping[str, Any], random.Random], dict[str, Any]]
+"""Returns the configuration of a point in a space: called with the point's name for errors."""
+
+
+def completed(
+    space: Space, name: str, given: Mapping[str, Any], rng: random.Random
+) -> dict[str, Any]:
+    """Return the configuration of a point, with the missing hyperparameters drawn.
+
+    Args:
+        space: The search space.
+        name: The point's name, for errors.
+        given: Some of its hyperparameters.
+        rng: Generator for the others.
+
+    Raises:
+        InvalidArgument: No configuration with these is allowed.
+    """
+
+    def value_of(key: str) -> Any:
+        return given[key] if key in given else space[key].decode(rng.random())
+
+    for _ in range(_DRAWS):
+        params = space.assemble(value_of)
+        if given.keys() <= params.keys() and space.allows_params(params):
+            return params
+        if params.keys() <= given.keys():  # no hyperparameter was drawn
+            break
+    expected = "a configuration that the conditions and the constraint of the space allow"
+    raise InvalidArgument(name, expected, shown(dict(given), 300))
+
+
 def read_first_points(
-    space: Space, points: Any, rng: random.Random, name: str = "points"
+    space: Space,
+    points: Any,
+    rng: random.Random,
+    name: str = "points",
+    complete: Complete = completed,
 ) -> list[dict[str, Any]]:
     """Read the points to be tried first.
 
@@ -27,6 +63,7 @@ def read_first_points(
         points: Dicts of hyperparameter name to value.
         rng: Generator for missing hyperparameters.
         name: The argument's name, for errors.
+        complete: Draws the missing hyperparameters of a point.
 
     Returns:
         Configurations of the space.
@@ -37,7 +74,7 @@ def read_first_points(
     if isinstance(points, str | bytes | Mapping) or not isinstance(points, Iterable):
         raise InvalidArgument(name, "a list of dicts", shown(points))
     return [
-        _completed(space, f"{name}[{number}]", _read(space, f"{name}[{number}]", point), rng)
+        complete(space, f"{name}[{number}]", _read(space, f"{name}[{number}]", point), rng)
         for number, point in enumerate(points)
     ]
 
@@ -66,22 +103,6 @@ def _value(name: str, domain: Domain, value: Any) -> Any:
         expected = f"a value from {domain.low!r} to {domain.high!r}"
         raise InvalidArgument(name, expected, shown(value))
     return value if whole else float(value)
-
-
-def _completed(
-    space: Space, name: str, given: Mapping[str, Any], rng: random.Random
-) -> dict[str, Any]:
-    def value_of(key: str) -> Any:
-        return given[key] if key in given else space[key].decode(rng.random())
-
-    for _ in range(_DRAWS):
-        params = space.assemble(value_of)
-        if given.keys() <= params.keys() and space.allows_params(params):
-            return params
-        if params.keys() <= given.keys():  # no hyperparameter was drawn
-            break
-    expected = "a configuration that the conditions and the constraint of the space allow"
-    raise InvalidArgument(name, expected, shown(dict(given), 300))
 
 
 def check_points(points: Sequence[Mapping[str, Any]], most: int, what: str) -> None:

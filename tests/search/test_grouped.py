@@ -11,6 +11,7 @@ from search.grouped import Grouped, GroupedSearch, read_groups, union
 from search.random_search import RandomSearch
 from search.searcher import Problem, Selection, drive, judge_of
 from search.sequential.bayesian import BayesianOptimization
+from search.space.points import read_first_points
 from search.space.spaces import Choice, Float, Integer, Space
 from search.space.tried import NONE_LEFT
 from search.stopping.judges_of_groups import JudgesOfGroups
@@ -360,6 +361,33 @@ def test_points_outside_their_groups_bounds_are_refused(given):
     with pytest.raises(InvalidArgument) as caught:
         Grouped(searcher=Random(), spaces=spaces).start(whole)
     assert caught.value.name == "bounds['eu']['lr']"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_point_leaves_out_is_drawn_from_the_bounds_of_its_group(seed):
+    bounds = {"eu": {"x": [0.0, 1.0], "n": [1, 9]}, "us": {"x": [10.0, 2000.0], "n": [1, 20]}}
+    spaces = read_groups(bounds, "group", lambda p: (p["group"], p["n"]) != ("us", 7))
+    settings, space = Grouped(Random(), spaces), union(spaces, "group")
+    given = [{"group": "eu"}, {"n": 3}, {"n": 15}, {"n": 7}, {"group": "us", "x": 0.5}, {"x": 5.0}]
+    rng = random.Random(seed)
+    points = read_first_points(space, given, rng, complete=settings.completed)
+    assert all(list(point) == ["group", "x", "n"] for point in points)
+    assert all(point.items() >= own.items() for point, own in zip(points, given, strict=True))
+    for point in points[:4]:  # the others have values of no group, or of another one
+        own = dict(point)
+        assert own["x"] in spaces[own.pop("group")]["x"]
+        Grouped(Random(), spaces).start(
+            Problem(space=space, rng=random.Random(0), samples=3, points=[point])
+        )
+    assert [point["group"] for point in points[2:5]] == ["us", "eu", "us"]
+
+
+def test_a_point_that_no_group_allows_is_refused_by_its_name():
+    spaces = read_groups(BOUNDS, "group", lambda params: params["n"] != 3)
+    complete = Grouped(Random(), spaces).completed
+    with pytest.raises(InvalidArgument, match=r"^points\[1\]: expected a configuration"):
+        points = [{"n": 2}, {"n": 3}]
+        read_first_points(union(spaces, "group"), points, random.Random(0), complete=complete)
 
 
 def test_a_point_with_a_value_that_its_group_lacks_is_refused():

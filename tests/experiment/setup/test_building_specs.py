@@ -6,6 +6,7 @@ import pytest
 
 from experiment.setup.building_specs import spec_of_algorithm
 from experiment.setup.settings import Settings
+from search.algorithms import Random
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.evolution.population_based import PopulationTraining
@@ -30,6 +31,22 @@ def refusal(algorithm, space=SPACE, **settings):
             settings=Settings(direction="min", **settings),
         )
     return refused.value
+
+
+def test_what_a_point_leaves_out_is_drawn_from_the_bounds_of_its_group():
+    groups = {"a": SPACE, "b": Space({"x": Float(10.0, 20.0)})}
+    spec = spec_of_algorithm(
+        Grouped(Random(), groups),
+        call="search_each",
+        spark=None,
+        train=lambda x, group: x,
+        space=union(groups, "group"),
+        settings=Settings(seed=0),
+        samples=2,
+        points=[{"group": "b"}, {"group": "a"}],
+    )
+    points = spec.algorithm["points"]
+    assert [point["x"] in groups[point["group"]]["x"] for point in points] == [True, True]
 
 
 def in_groups(algorithm):
