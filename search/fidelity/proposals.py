@@ -131,7 +131,9 @@ class Modelled:
 
     After MOBSTER (Klein, Tiao, Lienart, Archambeau, Seeger: Model-based Asynchronous Hyperparameter
     and Neural Architecture Search, arXiv:2003.10865, 2020): one process for all rungs, of which the
-    rung is one more coordinate, and expected improvement at the highest rung with some values.
+    rung is one more coordinate, and expected improvement at the highest rung with some values. Of
+    more than 300 points the process has the latest and the best, perhaps none of that rung; then it
+    is the highest one of which it has some.
     Trials in flight count as if they had the value that the model expects. Otherwise it is the
     model of `BayesianSearch`.
 
@@ -178,14 +180,18 @@ class Modelled:
         self._evidence.add([*point, rung / self._last], self._direction.merit(score))
 
     def _most_promising(
-        self, rung: int, in_flight: Sequence[tuple[list[float], int]]
+        self, highest: int, in_flight: Sequence[tuple[list[float], int]]
     ) -> list[float] | None:
-        at = rung / self._last
         with self._evidence.one_thread():
             process, points, values = self._evidence.process(
                 [[*point, out / self._last] for point, out in in_flight]
             )
-            there = np.isclose(points[:, -1], at)
+            rungs = np.rint(points[:, -1] * self._last).astype(int)
+            counts = np.bincount(rungs)[: highest + 1]
+            enough = np.flatnonzero(counts >= LEAST)
+            rung = int(enough[-1] if len(enough) else rungs.max())
+            at = rung / self._last
+            there = rungs == rung
             points, values = points[there, :-1], values[there]
             good = points[np.argsort(-values, kind="stable")]
             expected = self._evidence.improvement(process, float(values.max()))

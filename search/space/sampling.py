@@ -8,35 +8,46 @@ from collections.abc import Sequence
 from search.space.spaces import Space, nothing_allowed
 
 DRAWS = 10_000
-"""Maximum draws for a point that the space's constraint allows."""
+"""Maximum draws for each of the points that show that a search may start."""
+
+_LATER = 10 * DRAWS
+"""Maximum draws for a point of a search.
+
+More than before it: a constraint that allows one in a few thousand may start, and would then soon
+end the search, since 10,000 draws fail for one point in a hundred."""
 
 _CHECKS = 10  # allowed points drawn before a search starts: a constraint may raise for a few only
 
 
-def random_point(space: Space, rng: random.Random) -> list[float]:
+def random_point(space: Space, rng: random.Random, draws: int = _LATER) -> list[float]:
     """Return a uniform point of the unit cube that the constraint allows.
 
+    Args:
+        space: The search space.
+        rng: The generator.
+        draws: Maximum draws; by default 100,000.
+
     Raises:
-        NothingAllowed: The constraint allowed none of `DRAWS` points.
+        NothingAllowed: The constraint allowed none of `draws` points.
         InvalidArgument: The constraint raised, or returned no bool.
     """
-    for _ in range(DRAWS):
+    for _ in range(draws):
         point = [rng.random() for _ in space]
         if space.allows(point):
             return point
-    raise nothing_allowed(DRAWS, "drawn at random", space.decode(point))
+    raise nothing_allowed(draws, "drawn at random", space.decode(point))
 
 
 def check_constraint(space: Space, rng: random.Random) -> None:
     """Make sure that a space's constraint returns bools and does not refuse nearly everything.
 
     Raises:
-        NothingAllowed: The constraint refuses nearly everything, as for `random_point`.
+        NothingAllowed: The constraint allowed none of `DRAWS` points.
         InvalidArgument: The constraint raised, or returned no bool.
     """
     if space.constraint is not None:
         for _ in range(_CHECKS):
-            random_point(space, rng)
+            random_point(space, rng, DRAWS)
 
 
 def allowed(space: Space, points: Sequence[list[float]], rng: random.Random) -> list[list[float]]:

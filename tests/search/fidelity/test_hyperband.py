@@ -8,6 +8,8 @@ from search.direction import Direction
 from search.errors import InvalidArgument
 from search.fidelity.hyperband import Hyperband
 from search.searcher import Problem, ask_again, drive
+from search.sequential.bayesian import DESIGN, LEAST
+from search.sequential.evidence import MODELLED
 from search.space.spaces import Choice, Float, Integer, Space
 from search.space.tried import NONE_LEFT
 from search.trial import Evaluated, Outcome
@@ -253,7 +255,7 @@ def test_points_come_first():
     points = [{"x": 0.1, "y": 0.2}, {"x": 0.1, "y": 0.2}]
     trials = trials_of(hyperband(points=points, max_epochs=9))
     assert [trial.params for trial in trials[:2]] == points
-    with pytest.raises(InvalidArgument, match="at most 17"):
+    with pytest.raises(InvalidArgument, match="at most 17, the number of configurations"):
         hyperband(points=[points[0]] * 18, max_epochs=9)
 
 
@@ -313,6 +315,16 @@ def test_an_interrupted_search_does_not_show_that_longer_trials_rank_alike():
     for trial in longer[2:]:
         searcher.tell(Outcome(trial.id, "cancelled"))
     assert (searcher.exhausted, searcher.total) == (None, total)
+
+
+def test_a_rung_whose_trials_are_none_of_the_latest_or_best_ends_no_search():
+    searcher = hyperband(max_epochs=9, model="gaussian_process")
+    proposals = searcher._proposals
+    for rung, score, count in [(0, 0.0, 160), (2, 9.0, LEAST), (1, 5.0, MODELLED // 2)]:
+        for number in range(count):
+            proposals.take([number / count, rung / 3], rung, score + number / 1e3)
+    point = proposals.propose(DESIGN, [])
+    assert all(0 <= unit <= 1 for unit in point)
 
 
 def test_prior_observations_are_refused():

@@ -282,13 +282,23 @@ def test_random_points_of_a_space_without_a_constraint_are_even_draws():
 def test_a_constraint_that_allows_nothing_is_an_error_after_some_draws():
     asked = []
     space = Space.of_bounds({"a": [1, 1], "opt": Choice(["sgd"])}, lambda p: bool(asked.append(p)))
-    error = refusal(random_point, space, random.Random(0))
+    error = refusal(check_constraint, space, random.Random(0))
     assert type(error) is NothingAllowed
     assert str(error) == (
         "constraint: expected a constraint that allows some configurations, got none among 10,000 "
         "drawn at random, such as {'a': 1, 'opt': 'sgd'}"
     )
     assert len(asked) == DRAWS == 10_000
+
+
+def test_a_point_that_is_rarely_allowed_is_found_once_the_search_has_started():
+    asked = []
+    space = Space.of_bounds({"a": [1, 3000]}, lambda p: asked.append(p) or p["a"] == 7)
+    check_constraint(space, random.Random(0))
+    asked.clear()
+    point = random_point(space, random.Random(22))
+    assert space.decode(point) == {"a": 7}
+    assert len(asked) > DRAWS
 
 
 def test_a_constraint_is_called_a_few_times_before_a_search():
