@@ -8,6 +8,7 @@ arXiv 2601.20800. Bandwidths and grids are those of Optuna's `PedAnovaImportance
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from search.direction import Direction
+from search.space.bounds import wide
 from search.space.spaces import LARGEST_INTEGER, Choice, Domain, Float, Integer
 from search.values import is_finite
 
@@ -45,11 +47,12 @@ def importance(
         Name to share of the total importance; the shares add up to 1. All are equal if the trials
         show no differences, as with fewer than two. Empty without hyperparameters.
     """
-    known = {**_domains_found([params for params, _ in trials]), **(domains or {})}
+    tried, given = [params for params, _ in trials], domains or {}
     best = _best([value for _, value in trials], direction)
     found = {}
-    for name, domain in known.items():
-        found[name] = _divergence(domain, name, [params for params, _ in trials], best)
+    for name in dict.fromkeys([*itertools.chain.from_iterable(tried), *given]):
+        domain = given[name] if name in given else _domain_found(name, tried)
+        found[name] = _divergence(domain, name, tried, best)
     total = sum(found.values())
     if not total:
         return {name: 1 / len(found) for name in found}
@@ -145,16 +148,11 @@ def _of_numbers(counts: _Counts) -> _Density:
     return density
 
 
-def _domains_found(trials: Sequence[Mapping[str, Any]]) -> dict[str, Domain]:
-    """Return domains made of the values that trials have."""
-    domains: dict[str, Domain] = {}
-    for name in dict.fromkeys(name for params in trials for name in params):
-        values = [params[name] for params in trials if name in params]
-        if not all(map(is_finite, values)):
-            domains[name] = Choice(list({repr(value): value for value in values}.values()))
-            continue
-        low, high = min(values), max(values)
-        log = low > 0 and high / low >= 1000
-        whole = all(isinstance(v, int) and abs(v) <= LARGEST_INTEGER for v in values)
-        domains[name] = Integer(low, high, log=log) if whole else Float(low, high, log=log)
-    return domains
+def _domain_found(name: str, trials: Sequence[Mapping[str, Any]]) -> Domain:
+    """Return a domain made of the values that trials have of a hyperparameter."""
+    values = [params[name] for params in trials if name in params]
+    if not all(map(is_finite, values)):
+        return Choice(list({repr(value): value for value in values}.values()))
+    low, high = min(values), max(values)
+    whole = all(isinstance(v, int) and abs(v) <= LARGEST_INTEGER for v in values)
+    return (Integer if whole else Float)(low, high, log=wide(low, high))

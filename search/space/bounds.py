@@ -46,6 +46,10 @@ def domain_of_bound(name: str, value: Any) -> Domain:
     if all(isinstance(v, int) for v in values):
         return Integer(integer(name, first), integer(name, second))
     low, high = sorted((finite(name, first), finite(name, second)))
+    return Float(low, high, log=low > 0 and low < high and (first > second or wide(low, high)))
+
+
+def wide(low: float, high: float) -> bool:
+    """Return whether bounds are above zero and so far apart that a log scale is used."""
     # The quotient of a huge and a tiny bound overflows, so compare logarithms.
-    wide = low > 0 and math.log(high) - math.log(low) >= math.log(LOG_RATIO) - 1e-9
-    return Float(low, high, log=low > 0 and low < high and (first > second or wide))
+    return low > 0 and math.log(high) - math.log(low) >= math.log(LOG_RATIO) - 1e-9

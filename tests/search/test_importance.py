@@ -117,6 +117,13 @@ def test_without_a_space_the_domains_are_those_of_the_values():
     assert found["units"] > found["kind"]
 
 
+@pytest.mark.parametrize("domains", [None, {"seed": Choice([2**60, 2**62])}])
+def test_integers_beyond_those_of_a_domain_have_an_importance(domains):
+    trials = [({"seed": 2 ** (60 + 2 * (n % 2)), "units": n}, n % 2) for n in range(20)]
+    found = importance(trials, Direction.MAX, domains)
+    assert found["seed"] > found["units"]
+
+
 @pytest.mark.parametrize(("high", "log"), [(1000.0, True), (999.0, False)])
 def test_without_a_space_values_that_differ_a_thousandfold_have_a_log_scale(high, log):
     rates = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, high]
