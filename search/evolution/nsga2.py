@@ -8,12 +8,13 @@ genetic algorithms (EMO 2009), which finds better fronts there.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from search.checks import check_flag, check_integer, check_number, make_plain
-from search.direction import Directions, Goal
+from search.direction import Directions
 from search.errors import InvalidArgument
 from search.evolution.genetic_operators import breed, make_toolbox
 from search.evolution.population_search import Individual, PopulationSearch
@@ -73,25 +74,7 @@ class NSGA2:
         return {"type": "NSGA-II", **asdict(self)}
 
 
-class _Candidate(Individual):
-    """An individual with the number of its trial.
-
-    Attributes:
-        number: The trial's number; -1 for a prior observation.
-    """
-
-    def __init__(
-        self,
-        point: Sequence[float],
-        goal: Goal,
-        number: int,
-        params: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(point, goal, params=params)
-        self.number = number
-
-
-class NSGA2Search(PopulationSearch[_Candidate]):
+class NSGA2Search(PopulationSearch[Individual]):
     """NSGA-II, with or without a barrier between generations.
 
     The first trials are `points`, then design points: Latin hypercubes of `popsize` points, until
@@ -133,6 +116,7 @@ class NSGA2Search(PopulationSearch[_Candidate]):
             share="acceptance",
         )
         self._generational = settings.generational
+        check_points(problem.points, self.total, "trials")
         known = (item.params for item in problem.known)
         self._tried = Tried(problem.space, problem.rng, [*problem.points, *known])
         self._try_each_once(self._tried, len(problem.points))
@@ -143,12 +127,11 @@ class NSGA2Search(PopulationSearch[_Candidate]):
             mutation=settings.mutation,
             rng=problem.rng,
         )
-        check_points(problem.points, self.total, "trials")
         self._points = problem.points
         self._design: list[list[float]] = []  # unused points of the Latin hypercube
-        self._received: list[_Candidate] = []  # candidates since the last record of the logbook
+        self._received: list[Individual] = []  # candidates since the last record of the logbook
         self._accepted = 0  # how many of these joined
-        self._evaluated = 0  # candidates with values, prior observations included
+        self._evaluated = 0  # candidates, prior observations included
         self._learn(problem.known)
 
     @property
@@ -157,28 +140,30 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         return self.popsize if self._generational else None
 
     def _learn(self, known: Sequence[Evaluated]) -> None:
-        first: dict[tuple[float, ...], _Candidate] = {}
+        first: dict[tuple[float, ...], Individual] = {}
         for item in known:
-            candidate, scores = self._given(item.params, -1), self._goal.scores(item)
+            candidate, scores = self._given(item.params), self._goal.scores(item)
             if scores is not None:
                 candidate.fitness.values = scores
                 first.setdefault(self._space.snap(candidate), candidate)
         self._join(list(first.values()))
 
-    def _given(self, params: Mapping[str, Any], number: int) -> _Candidate:
-        return _Candidate(self._space.encode(params), self._goal, number, params)
+    def _given(self, params: Mapping[str, Any]) -> Individual:
+        return Individual(self._space.encode(params), self._goal, params=params)
 
-    def _next(self) -> _Candidate | None:
+    def _next(self) -> Individual | None:
         if self._generational and self._in_flight and self._asked % self.popsize == 0:
             return None
         if self._asked < len(self._points):
-            return self._given(self._points[self._asked], self._asked)
+            return self._given(self._points[self._asked])
         point = self._new_point()
         if point is None:
             self.total = self._asked
+            if self._received and not self._in_flight:  # no outcome is to come
+                self._record()
             return None
         self._tried.add(point)
-        return _Candidate(point, self._goal, self._asked)
+        return Individual(point, self._goal)
 
     def _new_point(self) -> list[float] | None:
         if self._evaluated >= self.popsize and len(self._population) > 1:
@@ -192,21 +177,24 @@ class NSGA2Search(PopulationSearch[_Candidate]):
     def _is_new(self, point: list[float]) -> bool:
         return point not in self._tried and self._space.allows(point)
 
-    def _take(self, candidate: _Candidate) -> None:
+    def _take(self, candidate: Individual) -> None:
         self._received.append(candidate)
         if not self._generational:
             self._accepted += self._select([candidate])
-        if not self._ends_generation(len(self._received)):
-            return
+        if self._ends_generation(len(self._received)):
+            self._record()
+
+    def _record(self) -> None:
+        """Record the candidates since the last record as a generation."""
         if self._generational:
-            self._received.sort(key=lambda candidate: candidate.number)
+            self._received.sort(key=operator.attrgetter("trial"))
             self._accepted = self._select(self._received)
         share = self._accepted / len(self._received) if self.logbook else None
-        self._end_generation(self._received, share)
+        self._end_generation(self._received, share, evals=len(self._received))
         self._received = []
         self._accepted = 0
 
-    def _select(self, candidates: Sequence[_Candidate]) -> int:
+    def _select(self, candidates: Sequence[Individual]) -> int:
         """Let evaluated candidates join, and note which did; return how many."""
         before = self._population
         self._join(candidates)
@@ -218,7 +206,7 @@ class NSGA2Search(PopulationSearch[_Candidate]):
             self._selected(candidate, holder, accepted=accepted)
         return sum(id(candidate) in there for candidate in candidates)
 
-    def _join(self, candidates: Sequence[_Candidate]) -> None:
+    def _join(self, candidates: Sequence[Individual]) -> None:
         """Replace the population by the best of itself and of the candidates."""
         self._evaluated += len(candidates)
         valid = [candidate for candidate in candidates if candidate.fitness.valid]

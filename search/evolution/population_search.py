@@ -164,12 +164,19 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         """Return whether these are the candidates of a generation: `popsize`, or the last ones."""
         return received == self.popsize or (self.finished and not self._in_flight)
 
-    def _end_generation(self, candidates: Sequence[IndividualT], share: float | None) -> None:
-        """Record the population in the logbook after a generation of candidates."""
+    def _end_generation(
+        self, candidates: Sequence[IndividualT], share: float | None, *, evals: int
+    ) -> None:
+        """Record the population in the logbook after a generation.
+
+        Args:
+            candidates: Those among which the hall of fame looks for the best.
+            share: The share of the generation that the logbook has, if any.
+            evals: The number of evaluated trials of the generation.
+        """
         self.hall_of_fame.update([member for member in candidates if member.fitness.valid])
         record = self._statistics.compile(self._population)
         generation = len(self.logbook)
-        evals = len(candidates)
         self.logbook.record(gen=generation, evals=evals, **record, **{self._share: share})
 
     def _params(self, individual: IndividualT) -> dict[str, Any]:
@@ -245,7 +252,7 @@ class GenerationalSearch(RankedSearch[IndividualT]):
             there = set(map(id, self._population))
             for individual in self._candidates:
                 self._selected(individual, None, accepted=id(individual) in there)
-        self._end_generation(self._candidates, share)
+        self._end_generation(self._candidates, share, evals=len(self._candidates))
 
     def _best_of(self, individuals: list[IndividualT]) -> list[IndividualT]:
         """Return the best `popsize` individuals, in their order."""

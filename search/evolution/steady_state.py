@@ -160,6 +160,8 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         candidate = self._design_point() if best is None else self._bred(best)
         if candidate is None:
             self.total = self._asked
+            if self._received and not self._in_flight:  # no outcome is to come
+                self._record()
         else:
             self._tried.add(candidate)
         return candidate
@@ -209,14 +211,19 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         self._accepted += individual is candidate and self._replace(candidate)
         self._received.append(candidate)
         if self._ends_generation(len(self._received)):
-            share = self._accepted / len(self._received) if self.logbook else None
-            if self._noisy:
-                self.hall_of_fame.clear()  # its member may have been lucky
-            self._end_generation(self._population if self._noisy else self._received, share)
-            self._received = []
-            self._accepted = 0
+            self._record()
         if self._has_collapsed():
             self._renew()
+
+    def _record(self) -> None:
+        """Record the candidates since the last record as a generation."""
+        share = self._accepted / len(self._received) if self.logbook else None
+        if self._noisy:
+            self.hall_of_fame.clear()  # its member may have been lucky
+        best = self._population if self._noisy else self._received
+        self._end_generation(best, share, evals=len(self._received))
+        self._received = []
+        self._accepted = 0
 
     def _evaluated(self, candidate: _Candidate) -> _Candidate:
         """Learn the score of a candidate; return it, or the individual that it repeats."""

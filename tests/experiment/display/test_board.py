@@ -204,6 +204,15 @@ def test_a_search_without_generations_has_no_curves_of_them(tmp_path):
     assert histograms(root / "search") == {}
 
 
+def test_a_generation_that_ended_without_an_outcome_is_written_at_the_end(tmp_path):
+    search = evolution(4, 3, Direction.MAX, False, x=Float(-1, 1))
+    board = Board(RunPaths(tmp_path), search, Direction.MAX, make_manifest(search))
+    for number in range(4):
+        search.searcher.tell(Outcome(search.searcher.ask().id, "finished", float(number), "a"))
+    board.close("a", Status(total=4))
+    assert curve(tmp_path, "generation/best") == [(0, 3.0)]
+
+
 def test_an_incomplete_generation_is_not_written(tmp_path):
     root = make_run(tmp_path, trials=12, generations=True, running=(9,), ended=False)
     curves = scalars(root / "search")

@@ -12,7 +12,7 @@ from search.evolution.nsga2 import NSGA2
 from search.evolution.population_based import PopulationTraining
 from search.random_search import RandomSearch
 from search.searcher import Problem, drive
-from search.space.spaces import Float, Space
+from search.space.spaces import Float, Integer, Space
 from search.trial import Evaluated, Outcome
 from tests.properties import examples
 from tests.search.fakes import started
@@ -122,6 +122,18 @@ def test_a_space_with_fewer_configurations_than_trials_ends_the_search(generatio
     trials = run_out_of_order(searcher, evaluate, 1, random.Random(0))
     assert len({repr(trial.params) for trial in trials}) == len(trials) == 6
     assert [record["evals"] for record in searcher.logbook] == [4, 2]
+
+
+@pytest.mark.parametrize("generational", [False, True])
+def test_a_search_that_finds_its_space_used_up_records_its_last_trials(generational):
+    space = Space(
+        {"units": Integer(1, 9), "m": Integer(0, 20_000, when={"units": 1})},
+        constraint=lambda params: params["units"] in {2, 4, 6},
+    )  # too many configurations to count beforehand, of which three are allowed
+    searcher = nsga2(space, popsize=4, generational=generational)
+    drive(searcher, several(lambda p: {"error": p["units"], "cost": -p["units"]}))
+    assert [record["evals"] for record in searcher.logbook] == [3]
+    assert len(searcher.hall_of_fame) == len(searcher.population) == 3
 
 
 @pytest.mark.parametrize("generational", [False, True])
@@ -236,6 +248,13 @@ def test_points_are_tried_first(generational):
     searcher = nsga2(space, popsize=4, points=points, generational=generational)
     assert [searcher.ask().params for _ in range(2)] == points  # to the last digit
     assert searcher.ask().params not in points
+
+
+def test_more_points_than_trials_are_refused_whatever_the_space():
+    space = Space({"a": Integer(1, 20)}, constraint=lambda params: params["a"] < 20)
+    points = [{"a": number} for number in range(1, 10)]
+    with pytest.raises(InvalidArgument, match="at most 8, the number of trials"):
+        nsga2(space, popsize=4, generations=1, points=points)
 
 
 @pytest.mark.parametrize("generational", [False, True])

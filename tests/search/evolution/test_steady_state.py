@@ -567,6 +567,32 @@ def test_the_logbook_has_a_record_per_popsize_outcomes(rng, seed):
     assert records == 4
 
 
+def test_with_noise_a_record_counts_the_trials_since_the_last_one():
+    searcher, _ = begun([0.0] * 4, noisy=True, generations=9)
+    near = (0.5 + number / 1e5 for number in itertools.count())
+    searcher.toolbox.register(
+        "repair", lambda vector, target: [0.5 if searcher._asked > 5 else 0.9, next(near)]
+    )
+    sizes = []
+    for _ in range(8):
+        searcher.tell(outcome(searcher.ask(), 9.0))
+        sizes.append(len(searcher.population))
+    assert sizes == [4, 4, 4, 4, 4, 4, 1, 2]  # renewed within a generation
+    assert searcher.logbook.select("evals") == [4, 4, 4]
+
+
+def test_a_search_that_finds_its_space_used_up_records_its_last_trials():
+    space = Space(
+        {"n": Integer(1, 9), "m": Integer(0, 20_000, when={"n": 1})},
+        constraint=lambda params: params["n"] in {2, 4, 6},
+    )  # too many configurations to count beforehand, of which three are allowed
+    searcher = steady(space, popsize=4)
+    trials = asked_by(searcher, evaluated_by(lambda params: params["n"]))
+    assert len(trials) == 3
+    assert searcher.logbook.select("evals") == [3]
+    assert searcher.hall_of_fame[0].score == 6
+
+
 def test_the_logbook_is_that_of_the_search_by_generation():
     searcher = steady(popsize=4, generations=2)
     drive(searcher, evaluated_by(sphere))
