@@ -7,7 +7,8 @@ Resource Allocation (ICLR 2023).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -45,6 +46,7 @@ class Growth:
         self._merits: list[dict[int, float]] = [{} for _ in rungs]  # of each rung
         self._configurations: dict[int, int] = {}  # by trial
         self._curves: dict[int, dict[int, float]] = {}  # of each configuration: step to merit
+        self._distances = array("d")  # of curves that cross, of those at the highest rung
 
     @property
     def compared(self) -> bool:
@@ -75,23 +77,31 @@ class Growth:
 
     def reached(self, configuration: int, rung: int, score: float) -> None:
         """Take in the score of a configuration at a rung."""
-        self._merits[rung][configuration] = self._direction.merit(score)
+        above = self._merits[rung]
         if self.highest < len(self._rungs) - 1 and rung == self.highest:
-            above = self._merits[rung]
+            # Only the new pairs: there may be millions, of curves that change no more.
+            self._distances.extend(self._distances_from(configuration, above))
+            above[configuration] = self._direction.merit(score)
             below = {number: self._merits[rung - 1][number] for number in above}
-            if not rank_alike(above, below, self._tolerance(above)):
+            if not rank_alike(above, below, self._tolerance):
                 self.highest += 1
+                self._distances = array("d")
+        else:
+            above[configuration] = self._direction.merit(score)
 
-    def _tolerance(self, configurations: Mapping[int, float]) -> float:
-        """Return the distance up to which values count as equal."""
-        curves = [self._curves[number] for number in configurations if number in self._curves]
-        distances = []
-        for one, other in itertools.combinations(curves, 2):
+    @property
+    def _tolerance(self) -> float:
+        """The distance up to which values count as equal."""
+        return float(np.percentile(self._distances, PERCENTILE)) if self._distances else 0.0
+
+    def _distances_from(self, configuration: int, others: Iterable[int]) -> Iterator[float]:
+        """Yield the distance to each of some others whose curve crosses that of a configuration."""
+        one = self._curves.get(configuration, {})
+        for other in (self._curves.get(number, {}) for number in others):
             steps = sorted(one.keys() & other.keys())
             signs = [one[step] > other[step] for step in steps if one[step] != other[step]]
             if sum(a != b for a, b in itertools.pairwise(signs)) >= CROSSINGS:
-                distances.append(abs(one[steps[-1]] - other[steps[-1]]))
-        return float(np.percentile(distances, PERCENTILE)) if distances else 0.0
+                yield abs(one[steps[-1]] - other[steps[-1]])
 
 
 def rank_alike(above: Mapping[int, float], below: Mapping[int, float], tolerance: float) -> bool:

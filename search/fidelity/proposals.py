@@ -83,18 +83,19 @@ class Evolved:
         self._popsize = settings.popsize
         self._toolbox = make_toolbox(len(space), settings, direction=direction, rng=rng)
         self._design = latin_hypercube(settings.popsize, len(space), rng)
-        self._evaluated: list[list[Individual]] = [[] for _ in range(rungs)]
+        # The best `popsize` of each rung, the best first, and of equal ones the earliest.
+        self._best: list[list[Individual]] = [[] for _ in range(rungs)]
         self._screens = [Screen(space, direction) for _ in range(rungs)]
 
     def propose(
         self, number: int, in_flight: Sequence[tuple[list[float], int]]
     ) -> list[float] | None:
         """Return a screened trial vector, or a design point before there is a population."""
-        enough = [rung for rung, some in enumerate(self._evaluated) if len(some) >= self._popsize]
+        enough = [rung for rung, some in enumerate(self._best) if len(some) >= self._popsize]
         point = None
         if enough:
             point = self._trial_vector(enough[-1])
-        elif number < len(self._design) and self._is_new(self._design[number]):
+        elif number < len(self._design) and self._tried.is_new(self._design[number]):
             point = self._design[number]
         return self._tried.another() if point is None else point
 
@@ -104,26 +105,23 @@ class Evolved:
         if score is not None:
             individual = Individual(point, self._direction)
             individual.fitness.values = (score,)
-            self._evaluated[rung].append(individual)
+            best = self._best[rung]
+            best.append(individual)
+            best.sort(key=lambda member: -self._direction.merit(member.score))
+            del best[self._popsize :]
 
     def _trial_vector(self, rung: int) -> list[float] | None:
-        screen = self._screens[rung]
-        population = sorted(
-            self._evaluated[rung], key=lambda member: -self._direction.merit(member.score)
-        )[: self._popsize]
+        screen, population = self._screens[rung], self._best[rung]
         if np.std([self._space.snap(member) for member in population], axis=0).max() < COLLAPSED:
             return None
         screened = self._rng.random() * len(screen) < SCREENED
         index = self._rng.randrange(self._popsize)
         vectors = (breed(self._toolbox, population, index) for _ in range(_TRIES))
-        new = filter(self._is_new, vectors)
+        new = filter(self._tried.is_new, vectors)
         candidates = list(itertools.islice(new, _CANDIDATES if screened else 1))
         if not candidates:
             return None
         return screen.most_promising(candidates) if screened else candidates[0]
-
-    def _is_new(self, point: list[float]) -> bool:
-        return point not in self._tried and self._space.allows(point)
 
 
 class Modelled:
@@ -153,7 +151,6 @@ class Modelled:
         categorical = [isinstance(d, Choice) and not d.ordered for d in space.values()]
         self._direction = direction
         self._tried = tried
-        self._space = space
         self._last = max(rungs - 1, 1)
         self._counts = [0] * rungs  # values of each rung
         self._design = latin_hypercube(DESIGN, len(space), rng)
@@ -168,7 +165,7 @@ class Modelled:
         point = None
         if number < len(self._design):
             design = self._design[number]
-            if design not in self._tried and self._space.allows(design):
+            if self._tried.is_new(design):
                 point = design
         elif enough:
             point = self._most_promising(enough[-1], in_flight)

@@ -327,6 +327,19 @@ def test_a_rung_whose_trials_are_none_of_the_latest_or_best_ends_no_search():
     assert all(0 <= unit <= 1 for unit in point)
 
 
+@given(
+    scores=st.lists(st.sampled_from([None, 1.0, 2.0, 3.0]) | st.floats(-9, 9), max_size=60),
+    direction=st.sampled_from(Direction),
+)
+def test_the_population_of_a_rung_is_the_best_of_all_its_points(scores, direction):
+    proposals = hyperband(direction=direction)._proposals
+    for number, score in enumerate(scores):
+        proposals.take([number / 60, 0.5], 0, score)
+    known = [(number, score) for number, score in enumerate(scores) if score is not None]
+    known.sort(key=lambda pair: (-direction.merit(pair[1]), pair[0]))
+    assert list(map(list, proposals._best[0])) == [[n / 60, 0.5] for n, _ in known[:10]]
+
+
 def test_prior_observations_are_refused():
     known = [Evaluated({"x": 0.1, "y": 0.1}, 1.0)]
     with pytest.raises(InvalidArgument, match="use points="):
