@@ -71,8 +71,8 @@ class CheckedSearcher:
     def ask(self) -> Trial | None:
         """Return the searcher's next trial.
 
-        Anything but a valid trial or None is an error, and a trial more than `total`; so is None if
-        no outcome is to come, since the search would wait for ever.
+        Anything but a valid trial or None is an error, and a trial beyond `total`; so is None if no
+        outcome is to come, since the search would wait for ever.
         """
         with _failing(f"{self._name}.ask()"):
             trial = self._searcher.ask()

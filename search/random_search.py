@@ -26,8 +26,7 @@ class RandomSearch(CountedSearch):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self._rng = problem.rng
-        known = (item.params for item in problem.known)
-        self._tried = Tried(self._space, self._rng, [*problem.points, *known])
+        self._tried = Tried(self._space, self._rng, problem.given)
         self._try_each_once(self._tried)
 
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

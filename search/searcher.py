@@ -38,6 +38,11 @@ class Problem:
     known: Sequence[Evaluated] = ()
     slots: Callable[[], int] = lambda: 1
 
+    @property
+    def given(self) -> list[Mapping[str, Any]]:
+        """The configurations of the points and of the prior observations."""
+        return [*self.points, *(item.params for item in self.known)]
+
 
 class Searcher(Protocol):
     """An algorithm that proposes trials and learns from their outcomes.

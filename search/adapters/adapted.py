@@ -16,7 +16,6 @@ from search.direction import Direction
 from search.errors import InvalidArgument
 from search.searcher import Problem
 from search.space.sampling import random_point
-from search.space.spaces import Float, Integer
 from search.trial import Evaluated, Outcome, Status, Trial
 
 TRIES = 20
@@ -233,15 +232,6 @@ def needed_by(searcher: str, package: str) -> Iterator[None]:
     except ImportError as error:
         expected, hint = f"the packages that {searcher} needs", f'type: pip install "{package}"'
         raise InvalidArgument("searcher", expected, str(error), hint) from error
-
-
-def nearest(domain: Float | Integer, value: float) -> float:
-    """Return the value of a domain that is nearest to a number."""
-    if domain.step is None:
-        return min(max(float(value), domain.low), domain.high)
-    if domain.step == 1 and isinstance(domain, Integer):  # exact for bounds that are far apart
-        return min(max(round(value), domain.low), domain.high)
-    return domain.decode(domain.encode(min(max(value, domain.low), domain.high)))
 
 
 def described(thing: object, kind: type) -> dict[str, Any]:

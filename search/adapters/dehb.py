@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from search.adapters.adapted import AdaptedSearch, nearest, needed_by
+from search.adapters.adapted import AdaptedSearch, needed_by
 from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher, one_direction
+from search.space.domains import nearest
 from search.space.spaces import Float, Integer
 
 _WORST = sys.float_info.max
@@ -117,8 +118,8 @@ class _Brackets:
         self.learn(proposal, None)
 
     def add(self, params: Mapping[str, Any], value: float | None) -> bool:
-        nearest = min(self._levels, key=lambda level: abs(level - params[self._fidelity]))
-        population, loss = self._dehb.de[nearest], self._loss(value)
+        level = min(self._levels, key=lambda level: abs(level - params[self._fidelity]))
+        population, loss = self._dehb.de[level], self._loss(value)
         place = int(np.argmax(population.fitness))
         if loss < population.fitness[place]:
             point = self._space.encode(params)
@@ -126,7 +127,7 @@ class _Brackets:
             population.population[place] = point
             population.fitness[place] = loss
             population.population_ids[place] = self._dehb.config_repository.announce_config(
-                np.array(point), nearest
+                np.array(point), level
             )
         return True
 

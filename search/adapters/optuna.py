@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from search.adapters.adapted import AdaptedSearch, described, nearest, needed_by
+from search.adapters.adapted import AdaptedSearch, described, needed_by
 from search.direction import Directions, Goal
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
+from search.space.domains import nearest
 from search.space.spaces import LARGEST_INTEGER, Choice, Domain, Float
 
 _Score = float | tuple[float, ...]

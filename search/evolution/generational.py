@@ -48,8 +48,8 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             replace one, register a function of the same signature before the first `ask`.
         logbook: DEAP's logbook, one record per generation: gen, evals, best, mean, std, diversity
             (the population's standard deviation in the unit cube, averaged over the axes),
-            acceptance (the share of trial vectors that replaced their individual; None for
-            generation 0).
+            acceptance (the share of trial vectors that replaced their individual; None for a
+            generation before which the population was not full).
         hall_of_fame: DEAP's hall of fame, the best individual so far.
     """
 
@@ -67,8 +67,7 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         )
         check_points(problem.points, settings.popsize, "individuals")
         self._points = [self._individual(params) for params in problem.points]
-        known = (item.params for item in problem.known)
-        self._tried = Tried(problem.space, problem.rng, [*problem.points, *known])
+        self._tried = Tried(problem.space, problem.rng, problem.given)
         self._try_each_once(self._tried, len(problem.points))
         self._begin_with([self._individual(item.params, item.value) for item in problem.known])
 
@@ -94,15 +93,12 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
     def _trial_vector(self, index: int) -> list[float] | None:
         for _ in range(_TRIES):
             vector = breed(self.toolbox, self._population, index)
-            if self._is_new(vector):
+            if self._tried.is_new(vector):
                 return vector
         return self._tried.another()
 
     def _new(self, point: list[float]) -> list[float] | None:
-        return point if self._is_new(point) else self._tried.another()
-
-    def _is_new(self, point: list[float]) -> bool:
-        return point not in self._tried and self._space.allows(point)
+        return point if self._tried.is_new(point) else self._tried.another()
 
     def _replace(self) -> float:
         # The last generation may be smaller.

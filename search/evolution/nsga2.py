@@ -117,8 +117,7 @@ class NSGA2Search(PopulationSearch[Individual]):
         )
         self._generational = settings.generational
         check_points(problem.points, self.total, "trials")
-        known = (item.params for item in problem.known)
-        self._tried = Tried(problem.space, problem.rng, [*problem.points, *known])
+        self._tried = Tried(problem.space, problem.rng, problem.given)
         self._try_each_once(self._tried, len(problem.points))
         self.toolbox = make_toolbox(
             problem.space,
@@ -168,14 +167,11 @@ class NSGA2Search(PopulationSearch[Individual]):
     def _new_point(self) -> list[float] | None:
         if self._evaluated >= self.popsize and len(self._population) > 1:
             children = (breed(self.toolbox, self._population) for _ in range(_TRIES))
-            return next(filter(self._is_new, children), None) or self._tried.another()
+            return next(filter(self._tried.is_new, children), None) or self._tried.another()
         if not self._design:
             self._design = list(self.toolbox.population())
         point = self._design.pop(0)
-        return point if self._is_new(point) else self._tried.another()
-
-    def _is_new(self, point: list[float]) -> bool:
-        return point not in self._tried and self._space.allows(point)
+        return point if self._tried.is_new(point) else self._tried.another()
 
     def _take(self, candidate: Individual) -> None:
         self._received.append(candidate)

@@ -81,7 +81,7 @@ def mutate_rand1(
 def select_current_to_pbest(
     population: Sequence[Individual], index: int, *, direction: Direction, rng: random.Random
 ) -> list[list[float]]:
-    """Return individual number `index`, one of the best fifth, and two others, all different.
+    """Return individual number `index`, one of the best fifth, and two that are neither.
 
     The individual itself may be the one drawn from the best.
     """
@@ -116,7 +116,10 @@ def mutate_dithered(
 def mate_binomial(
     target: list[float], mutant: list[float], *, rate: float, rng: random.Random
 ) -> list[float]:
-    """Return the target with each coordinate, and at least one, taken from the mutant at `rate`."""
+    """Return the target with coordinates of the mutant: each with probability `rate`, at least one.
+
+    One of them, each equally likely, is taken in any case.
+    """
     forced = rng.randrange(len(target))
     return [
         m if rng.random() < rate or index == forced else t

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -20,8 +21,9 @@ from search.errors import InvalidArgument
 from search.evolution.population_search import GenerationalSearch, Individual
 from search.searcher import Problem, Searcher, check_own_budget, one_direction
 from search.space.points import check_points
+from search.space.domains import nearest
 from search.space.sampling import allowed, latin_hypercube
-from search.space.spaces import Choice, Domain, Float, Integer, Space
+from search.space.spaces import Choice, Domain, Space
 from search.trial import Outcome
 
 FACTORS = (0.8, 1.2)
@@ -164,7 +166,8 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
             first, self._points = self._points, []
             params = [*first, *(self._space.decode(point) for point in points[len(first) :])]
             return [self._member(each, None) for each in params]
-        copies = min(math.ceil(self.popsize * self._settings.quantile), self.popsize // 2)
+        quantile = Fraction(repr(self._settings.quantile))  # with floats, 100 * 0.07 is above 7
+        copies = min(math.ceil(self.popsize * quantile), self.popsize // 2)
         top = alive[: max(copies, 1)]
         worst = {*ranking[self.popsize - copies :], *ranking[len(alive) :]}
         return [
@@ -209,17 +212,10 @@ def perturb(domain: Domain, value: Any, rng: random.Random) -> Any:
         index = domain.index(value) + rng.choice((-1, 1))
         return domain.values[min(max(index, 0), len(domain.values) - 1)]
     factor = rng.choice(FACTORS)
-    moved = value * factor
-    if domain.step is not None:
-        moved = _on_grid(domain, moved)
-        if moved == value:
-            upwards = (factor > 1) == (value >= 0)
-            moved = _on_grid(domain, value + (domain.step if upwards else -domain.step))
-    return min(max(moved, domain.low), domain.high)
+    moved = nearest(domain, value * factor)
+    if domain.step is not None and moved == value:
+        upwards = (factor > 1) == (value >= 0)
+        moved = nearest(domain, value + (domain.step if upwards else -domain.step))
+    return moved
 
 
-def _on_grid(domain: Float | Integer, value: float) -> float:
-    """Return the nearest value of a domain with steps."""
-    if domain.step == 1 and isinstance(domain, Integer):  # exact for bounds that are far apart
-        return round(value)
-    return domain.decode(domain.encode(min(max(value, domain.low), domain.high)))

@@ -129,8 +129,7 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         self._candidates = settings.candidates
         self._points = problem.points
         self._rng = rng
-        known = (item.params for item in problem.known)
-        self._tried = Tried(space, rng, [*problem.points, *known])
+        self._tried = Tried(space, rng, problem.given)
         if not settings.noisy:
             self._try_each_once(self._tried, len(problem.points))
         self._screen = Screen(space, self._direction)
@@ -182,7 +181,7 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         if not self._design:
             self._design = list(self.toolbox.population())
         point = self._design.pop(0)
-        new = point if self._is_new(point) else self._another()
+        new = point if self._tried.is_new(point) else self._another()
         return None if new is None else _Candidate(self._space, new, self._direction)
 
     def _another(self) -> list[float] | None:
@@ -197,14 +196,11 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         screened = self._rng.random() * len(self._screen) < SCREENED
         tries = max(_TRIES, 2 * self._candidates)
         vectors = (breed(self.toolbox, self._population, place) for _ in range(tries))
-        new = filter(self._is_new, vectors)
+        new = filter(self._tried.is_new, vectors)
         candidates = list(itertools.islice(new, self._candidates if screened else 1))
         if not candidates:
             return self._another()
         return self._screen.most_promising(candidates) if screened else candidates[0]
-
-    def _is_new(self, point: list[float]) -> bool:
-        return point not in self._tried and self._space.allows(point)
 
     def _take(self, candidate: _Candidate) -> None:
         individual = self._evaluated(candidate)

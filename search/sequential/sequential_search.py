@@ -35,8 +35,7 @@ class SampledSearch(CountedSearch):
         super().__init__(problem)
         self._rng = problem.rng if rng is None else rng
         self._repeats = repeats
-        known = (item.params for item in problem.known)
-        self._tried = Tried(self._space, self._rng, [*problem.points, *known])
+        self._tried = Tried(self._space, self._rng, problem.given)
         if not repeats:
             self._try_each_once(self._tried)
         self._in_flight: dict[int, list[float]] = {}  # the point of each trial
@@ -65,7 +64,7 @@ class SampledSearch(CountedSearch):
         """Return a new point that the constraint allows; None if there is none."""
         for _ in range(TRIES):
             point = self._propose()
-            if point not in self._tried and self._space.allows(point):
+            if self._tried.is_new(point):
                 return point
         return self._another()
 

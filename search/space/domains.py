@@ -201,7 +201,7 @@ class Integer(_Domain):
             return (math.log(value + 0.5) - math.log(self.low)) / span
         index = value - self.low
         if self.step > 1:
-            index = (index + self.step // 2) // self.step
+            index = (2 * index + self.step) // (2 * self.step)  # the value may be no integer
         return (index + 0.5) / self.size
 
     def __contains__(self, value: object) -> bool:
@@ -300,6 +300,15 @@ class Choice(_Domain):
 Domain: TypeAlias = Float | Integer | Choice
 
 
+def nearest(domain: Float | Integer, value: float) -> float:
+    """Return the value of a domain that is nearest to a number."""
+    if domain.step is None:
+        return min(max(float(value), domain.low), domain.high)
+    if domain.step == 1 and isinstance(domain, Integer):  # exact for bounds that are far apart
+        return min(max(round(value), domain.low), domain.high)
+    return domain.decode(domain.encode(min(max(value, domain.low), domain.high)))
+
+
 def domain_of_json(data: Any) -> Domain:
     """Return the domain that `to_json` was called on.
 
@@ -394,8 +403,8 @@ def _condition(when: Any) -> dict[str, list[Any]] | None:
     for name, values in when.items():
         if not isinstance(name, str):
             raise InvalidArgument("when", "names of hyperparameters", shown(name))
-        plain = plain_value(f"when[{name!r}]", values)
-        condition[name] = plain if type(plain) is list else [plain]
+        read = plain_value(f"when[{name!r}]", values)
+        condition[name] = read if type(read) is list else [read]
         if not condition[name]:
             raise InvalidArgument(f"when[{name!r}]", "a value, or a list of values", shown(values))
     return condition

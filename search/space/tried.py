@@ -49,6 +49,10 @@ class Tried:
     def __contains__(self, point: Sequence[float]) -> bool:
         return self.has_snapped(self._space.snap(point))
 
+    def is_new(self, point: Sequence[float]) -> bool:
+        """Return whether the configuration at a point was not tried and is allowed."""
+        return point not in self and self._space.allows(point)
+
     def has_snapped(self, snapped: tuple[float, ...]) -> bool:
         """Return whether the configuration at a position of `Space.snap` was tried."""
         return snapped in self._snapped

@@ -12,10 +12,11 @@ from deap import cma
 from optuna.samplers import CmaEsSampler, NSGAIISampler, TPESampler
 
 from search.adapters import DeapSearcher, DehbSearcher, NevergradSearcher, OptunaSearcher
-from search.adapters.adapted import TRIES, AdaptedSearch, described, nearest
+from search.adapters.adapted import TRIES, AdaptedSearch, described
 from search.direction import Direction, Directions
 from search.errors import InvalidArgument, NothingAllowed
 from search.searcher import Problem, drive
+from search.space.domains import nearest
 from search.space.spaces import Float, Integer, Space
 from search.trial import Evaluated, Outcome
 from tests import ROOT
@@ -107,7 +108,7 @@ def test_random_points_replace_proposals_that_are_never_allowed():
 
 def test_a_constraint_that_allows_nothing_ends_in_an_error():
     space = Space(PLANE, constraint=lambda params: False)
-    with pytest.raises(NothingAllowed, match="none among 10,000"):
+    with pytest.raises(NothingAllowed, match="none among 100,000"):
         started(Counting(), 2, space).ask()
 
 

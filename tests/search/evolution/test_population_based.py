@@ -2,6 +2,7 @@ import collections
 import itertools
 import math
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -120,7 +121,7 @@ def test_the_worst_copy_the_best_and_the_others_resume(seed, popsize, quantile, 
     searcher = training(
         MIXED, seed, popsize=popsize, generations=4, quantile=quantile, direction=direction
     )
-    copies = min(math.ceil(popsize * quantile), popsize // 2)
+    copies = min(math.ceil(popsize * Fraction(repr(quantile))), popsize // 2)
     for before, outcomes, trials in steps(searcher, some_fail(0.0, seed)):
         ranked = sorted(
             before,
@@ -136,6 +137,13 @@ def test_the_worst_copy_the_best_and_the_others_resume(seed, popsize, quantile, 
                 assert trial.parent == before[member].id
                 assert trial.params == before[member].params
     assert searcher.logbook.select("copied") == [None] + [copies / popsize] * 4
+
+
+@pytest.mark.parametrize(("popsize", "quantile", "copies"), [(100, 0.07, 7), (50, 0.28, 14)])
+def test_the_share_of_copies_is_that_of_decimal_numbers(popsize, quantile, copies):
+    searcher = training(MIXED, popsize=popsize, generations=1, quantile=quantile)
+    drive(searcher, evaluated_by(lambda params: params["lr"]))
+    assert searcher.logbook.select("copied") == [None, copies / popsize]
 
 
 def test_each_of_the_best_is_copied_as_often():

@@ -91,6 +91,15 @@ def test_every_step_has_a_bin_of_the_same_size(domain):
     assert len(decoded) == 11
 
 
+@given(step=st.integers(2, 9), number=st.floats(0, 30))
+@example(step=3, number=28.8)
+def test_a_number_between_integers_encodes_to_the_nearest_value(step, number):
+    domain = Integer(0, 30, step=step)
+    distances = [abs(number - value) for value in range(0, domain.high + 1, step)]
+    found = domain.decode(domain.encode(min(number, domain.high)))
+    assert abs(number - found) == min(distances)
+
+
 def test_a_value_between_two_steps_encodes_to_the_nearest():
     assert Float(0, 1, step=0.5).encode(0.3) == 0.5
     assert Integer(0, 20, step=10).encode(14) == 0.5
