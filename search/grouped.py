@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -365,15 +366,17 @@ def union(spaces: Mapping[str, Space], by: str, constraint: Constraint | None = 
     """Return the union of the groups' spaces, with the group as a hyperparameter.
 
     Raises:
-        InvalidArgument: The groups have different kinds of domains for a hyperparameter.
+        InvalidArgument: The groups have different kinds of domains for a hyperparameter, or
+            different steps for one on which others depend.
     """
     groups, names = list(spaces), next(iter(spaces.values()))
     domains: dict[str, Domain] = {by: Choice(groups)}
+    parents = {parent for domain in names.values() for parent in domain.when or ()}
     for name in names:
         domain = names[name]
         for group in groups[1:]:
             both = _either(domain, spaces[group][name])
-            if both is None:
+            if both is None or (both.size is None and name in parents):
                 where, hint = f"bounds[{group!r}][{name!r}]", f"as {groups[0]!r} has it"
                 expected = f"something like {shown(domain)}"
                 raise InvalidArgument(where, expected, shown(spaces[group][name]), hint)
@@ -393,11 +396,22 @@ def _either(one: Domain, other: Domain) -> Domain | None:
             return _either_choice(one, other)
         case Integer(), Integer():
             low, high = min(one.low, other.low), max(one.high, other.high)
-            return Integer(low, high, log=one.log and other.log, when=one.when)
+            step = one.step if _have_same_steps(one, other) else 1
+            return Integer(low, high, log=one.log and other.log, step=step, when=one.when)
         case Float(), Float():
             bounds = min(one.low, other.low), max(one.high, other.high)
-            return Float(*bounds, log=one.log and other.log, when=one.when)
+            steps = one.step if _have_same_steps(one, other) else None
+            return Float(*bounds, log=one.log and other.log, step=steps, when=one.when)
     return None
+
+
+def _have_same_steps(one: Float | Integer, other: Float | Integer) -> bool:
+    """Return whether both domains have a step, the same, and their values fall on each other's."""
+    if one.step is None or one.step != other.step:
+        return False
+    # As exact decimals: 0.3 is three tenths.
+    low, other_low, step = (Fraction(repr(number)) for number in (one.low, other.low, one.step))
+    return (low - other_low) % step == 0
 
 
 def _either_choice(one: Choice, other: Choice) -> Choice | None:

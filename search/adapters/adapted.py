@@ -126,12 +126,13 @@ class AdaptedSearch(CountedSearch):
         """Return the next trial; None while `most_in_flight` trials are in flight."""
         return None if len(self._in_flight) >= self._most_in_flight else super().ask()
 
-    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         params, proposal = given, None
         if params is None:
             with self._random_numbers():
                 proposal, params = self._allowed()
-        self._in_flight[trial] = params, proposal
+        if params is not None:
+            self._in_flight[trial] = params, proposal
         return params
 
     def tell(self, outcome: Outcome) -> None:
@@ -164,13 +165,18 @@ class AdaptedSearch(CountedSearch):
             return None
         return scores[0] if isinstance(self._direction, Direction) else scores
 
-    def _allowed(self) -> tuple[Any, dict[str, Any]]:
-        """Return an allowed proposal and its hyperparameters, or None and random ones."""
+    def _allowed(self) -> tuple[Any, dict[str, Any] | None]:
+        """Return an allowed proposal and its hyperparameters, or None and random ones.
+
+        None and None if there is nothing left to propose.
+        """
         for _ in range(TRIES):
             proposal, params = self._optimiser.propose()
             if self._space.allows_params(params):
                 return proposal, params
             self._optimiser.reject(proposal)
+            if self._optimiser.exhausted:
+                return None, None
         return None, self._space.decode(random_point(self._space, self._rng))
 
     @contextlib.contextmanager

@@ -141,7 +141,7 @@ class HyperbandSearch:
             for first, sizes in (shapes[:1] if settings.progressive else shapes)
             * settings.iterations
         ]
-        check_points(problem.points, sum(bracket.room for bracket in self._brackets), "configurations")
+        check_points(problem.points, self._room, "configurations")
         self._tried = Tried(self._space, self._rng, problem.points)
         self._proposals = self._make_proposals(settings)
         self._growth = Growth(self.rungs, self._direction) if settings.progressive else None

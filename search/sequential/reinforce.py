@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from search.errors import InvalidArgument
 from search.searcher import Problem, Searcher
 from search.sequential.controller import Controller, Step
 from search.sequential.sequential_search import SampledSearch
-from search.space.spaces import Choice, Domain
+from search.space.spaces import Choice, Domain, Integer
 
 MOST_ACTIONS = 1000
 """Maximum actions of all positions together; the controller has a weight for each pair."""
@@ -68,8 +68,8 @@ class ReinforceSearch(SampledSearch):
     A configuration is a sequence of actions, one per active hyperparameter, parents before the
     hyperparameters that depend on them: the controller draws each with a probability that depends
     on those before. An inactive hyperparameter is not in the sequence. An action is a value of a
-    choice; a number with more than `bins` values has `bins` actions, equal parts of the unit
-    interval, and its value is drawn evenly from the part.
+    choice, or of a number with at most `bins` values; a number with more has `bins` actions, equal
+    parts of the unit interval, and its value is drawn evenly from the part.
 
     Each outcome moves the controller one step of Adam up the gradient of
     `(reward - baseline) * log p + entropy * H`, where p and H are the configuration's under the
@@ -114,11 +114,15 @@ class ReinforceSearch(SampledSearch):
         self._take_known(problem.known)
 
     def _propose(self) -> list[float]:
-        point = [0.5] * len(self._space)
+        point, domains = [0.5] * len(self._space), list(self._space.values())
 
         def drawn(position: int, before: Sequence[Step]) -> float:
             action = self._controller.draw(position, before, self._rng)
-            point[position] = (action + self._rng.random()) / self._sizes[position]
+            domain, size = domains[position], self._sizes[position]
+            if _is_log_of_few(domain, size):
+                point[position] = domain.encode(domain.low + action)
+            else:
+                point[position] = (action + self._rng.random()) / size
             return point[position]
 
         self._steps(drawn)
@@ -133,10 +137,10 @@ class ReinforceSearch(SampledSearch):
         steps: list[Step] = []
 
         def value_of(name: str) -> Any:
-            position = self._positions[name]
-            unit, size = unit_of(position, steps), self._sizes[position]
-            steps.append((position, min(int(unit * size), size - 1)))
-            return self._space[name].decode(unit)
+            position, domain = self._positions[name], self._space[name]
+            unit = unit_of(position, steps)
+            steps.append((position, _action_at(unit, domain, self._sizes[position])))
+            return domain.decode(unit)
 
         self._space.assemble(value_of)
         return steps
@@ -159,6 +163,18 @@ class ReinforceSearch(SampledSearch):
         merits = np.array(self._merits)
         share = ((merits < merit).mean() + (merits <= merit).mean()) / 2
         return float(math.sqrt(3) * (2 * share - 1))  # uniform numbers have deviation 1 / sqrt(3)
+
+
+def _is_log_of_few(domain: Domain, actions: int) -> TypeGuard[Integer]:
+    """Whether an action is a value, although the values are no equal parts of the unit interval."""
+    return isinstance(domain, Integer) and domain.log and domain.size == actions
+
+
+def _action_at(unit: float, domain: Domain, actions: int) -> int:
+    """Return the action to which a coordinate of [0, 1] belongs."""
+    if _is_log_of_few(domain, actions):
+        return domain.decode(unit) - domain.low
+    return min(int(unit * actions), actions - 1)
 
 
 def _actions(domain: Domain, bins: int) -> int:

@@ -255,6 +255,42 @@ def test_a_union_of_choices_has_the_values_of_all_and_keeps_conditions():
     assert space["momentum"] == momentum
 
 
+def stepped(first, second):
+    """Return groups with these domains, on which another hyperparameter depends."""
+    child = Choice([1, 2], when={"p": 0.5})
+    bounds = {"eu": {"p": first, "c": child}, "us": {"p": second, "c": child}}
+    return read_groups(bounds, "group")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (Float(0, 1, step=0.5), Float(0, 2, step=0.5), Float(0, 2, step=0.5)),
+        (Float(0.3, 0.5, step=0.1), Float(0.1, 0.9, step=0.1), Float(0.1, 0.9, step=0.1)),
+    ],
+)
+def test_a_union_of_the_same_steps_has_them(one, other, both):
+    assert union(stepped(one, other), "group")["p"] == both
+
+
+def test_a_union_of_other_steps_has_all_numbers_between_the_bounds():
+    bounds = {
+        "eu": {"n": Integer(0, 9, step=3), "m": Integer(1, 7, step=2), "x": Float(0, 1, step=0.5)},
+        "us": {"n": Integer(1, 9, step=3), "m": Integer(3, 9, step=2), "x": Float(0, 1, step=0.25)},
+    }
+    space = union(read_groups(bounds, "group"), "group")
+    assert (space["n"], space["m"]) == (Integer(0, 9), Integer(1, 9, step=2))
+    assert space["x"] == Float(0, 1)
+
+
+def test_other_steps_of_a_hyperparameter_with_dependants_are_refused_by_the_group():
+    spaces = stepped(Float(0, 1, step=0.5), Float(0, 1, step=0.25))
+    with pytest.raises(InvalidArgument) as caught:
+        union(spaces, "group")
+    assert caught.value.name == "bounds['us']['p']"
+    assert "step=0.5" in caught.value.expected
+
+
 def test_a_constraint_that_allows_a_group_nothing_is_refused_at_the_start():
     spaces = read_groups(BOUNDS, "group", lambda params: params["group"] != "us")
     problem = Problem(space=union(spaces, "group"), rng=random.Random(0), samples=3)

@@ -1,6 +1,7 @@
 import contextlib
 import copy
 import importlib.util
+import itertools
 import logging
 import math
 import random
@@ -208,6 +209,16 @@ def test_a_grid_ends_the_search_when_it_is_exhausted():
     assert sorted(trials) == [(x, y) for x in (-1.0, 0.0, 1.0) for y in (2.0, 3.0)]
     assert searcher.total == 6
     assert searcher.finished
+    assert searcher.exhausted == "the searcher proposes no more configurations"
+
+
+@pytest.mark.parametrize("refused", list(itertools.product([-1.0, 1.0], [2.0, 3.0])))
+def test_a_grid_without_its_last_configuration_ends_the_search(refused):  # one of these is the last
+    space = Space(PLANE, constraint=lambda params: tuple(params.values()) != refused)
+    grid = samplers.GridSampler({"x": [-1.0, 1.0], "y": [2.0, 3.0]}, seed=0)
+    searcher, trials = OptunaSearcher(grid).start(problem_on(space, 50)), []
+    drive(searcher, lambda t: trials.append(tuple(t.params.values())) or outcome(t, 1.0))
+    assert sorted([*trials, refused]) == [(-1.0, 2.0), (-1.0, 3.0), (1.0, 2.0), (1.0, 3.0)]
     assert searcher.exhausted == "the searcher proposes no more configurations"
 
 

@@ -134,6 +134,16 @@ def test_failed_trials_get_the_worst_reward(direction, value):
     assert [params["layer0"] in ("pool", "none") for params in trials[-50:]].count(True) < 8
 
 
+@pytest.mark.parametrize("value", range(1, 5))
+def test_a_value_of_a_few_integers_on_a_log_scale_is_an_action(value):
+    space = Space({"n": Integer(1, 4, log=True), "x": Float(0.0, 1.0)})
+    searcher = searched(space)
+    steps = searcher._steps(lambda position, _: space.encode({"n": value, "x": 0.5})[position])
+    assert steps[0] == (0, value - 1)
+    searcher._controller.draw = lambda position, *_: value - 1 if position == 0 else 3
+    assert all(space.decode(searcher._propose())["n"] == value for _ in range(20))
+
+
 def test_failures_alone_teach_nothing():
     """All trials are proposed as if no outcome had come."""
     one, other = searched(), searched()
