@@ -128,6 +128,18 @@ def _plain_integer(name: str, value: int) -> int:
     return int(value)
 
 
+def identity(value: Any) -> Any:
+    """Return a hashable key that is equal for identical values only.
+
+    1, True and 1.0 are different values, inside a list or a tuple too; NaN equals NaN.
+    """
+    if isinstance(value, dict):
+        return type(value), frozenset((key, identity(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return type(value), tuple(identity(item) for item in value)
+    return type(value), None if isinstance(value, float) and math.isnan(value) else value
+
+
 def to_json(value: Any) -> Any:
     """Return a value in a form that `json.dumps` encodes without loss."""
     if isinstance(value, float) and not math.isfinite(value):

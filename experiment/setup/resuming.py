@@ -30,6 +30,7 @@ from search.errors import InvalidArgument, shown
 from search.searcher import why_exhausted
 from search.space.spaces import Space
 from search.trial import Trial
+from search.values import identity
 from spark_jobs.run_folder.paths import JOURNAL, OWNERS, RESULT, SEARCH, RunPaths
 from spark_jobs.run_folder.writing import events_in, hide_event
 from spark_jobs.storage.files import PART, WritableFiles
@@ -243,7 +244,7 @@ def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
 
 def _check_point(trial: Trial | TrialResult, points: Sequence[Mapping[str, Any]], run: str) -> None:
     point = dict(points[trial.id]) if trial.id < len(points) else None
-    if point != dict(trial.params):
+    if identity(point) != identity(dict(trial.params)):  # NaN equals NaN
         raise _other_search(run, f"point {trial.id} was {shown(trial.params)}, is {shown(point)}")
 
 

@@ -20,8 +20,8 @@ from search.direction import Direction
 from search.errors import InvalidArgument
 from search.evolution.population_search import GenerationalSearch, Individual
 from search.searcher import Problem, Searcher, check_own_budget, one_direction
-from search.space.points import check_points
 from search.space.domains import nearest
+from search.space.points import check_points
 from search.space.sampling import allowed, latin_hypercube
 from search.space.spaces import Choice, Domain, Space
 from search.trial import Outcome
@@ -217,5 +217,3 @@ def perturb(domain: Domain, value: Any, rng: random.Random) -> Any:
         upwards = (factor > 1) == (value >= 0)
         moved = nearest(domain, value + (domain.step if upwards else -domain.step))
     return moved
-
-

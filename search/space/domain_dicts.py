@@ -10,6 +10,7 @@ from typing import Any
 from search.checks import plain
 from search.errors import InvalidArgument, did_you_mean, shown
 from search.space.domains import Choice, Domain, Float, Integer, domain_of_json
+from search.values import from_json, to_json
 
 _KINDS: dict[str, type[Domain]] = {"float": Float, "integer": Integer, "choice": Choice}
 _DIGITS = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -46,9 +47,12 @@ def read_domain(name: str, given: Mapping[str, Any]) -> Domain:
         raise InvalidArgument(name, expected, got, did_you_mean(unknown[0], known))
     if {"values", "range"} <= arguments.keys():
         raise InvalidArgument(name, "values or a range", shown(given), "remove one of them")
+    if isinstance(arguments.get("values"), list):
+        arguments["values"] = list(map(_as_json, arguments["values"]))
     when = arguments.get("when")
     if isinstance(when, dict):  # a single value needs no list
-        when = {n: v if isinstance(v, list) else [v] for n, v in when.items()}
+        lists = {name: v if isinstance(v, list) else [v] for name, v in when.items()}
+        when = {name: list(map(_as_json, values)) for name, values in lists.items()}
     try:
         return domain_of_json({"log": False, **arguments, "when": when})
     except InvalidArgument as error:
@@ -60,6 +64,15 @@ def read_domain(name: str, given: Mapping[str, Any]) -> Domain:
         raise InvalidArgument(
             name, expected, shown(given), _shape(arguments) or str(error)
         ) from None
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value that is written as in JSON, or plainly, as in JSON."""
+    try:
+        from_json(value)
+    except ValueError:  # a plain dict, perhaps in a list
+        return to_json(value)
+    return value
 
 
 def _type_of(arguments: Mapping[str, Any]) -> str | None:

@@ -6,14 +6,14 @@ import functools
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from search.checks import check_flag, plain
 from search.errors import InvalidArgument, shown
 from search.space.user_values import choices, finite, integer, is_number
-from search.values import from_json, plain_value, to_json
+from search.values import from_json, identity, plain_value, to_json
 
 _FINEST = 2.0**-50
 """The smallest step of a `Float`, as a share of its larger bound, at which its values differ."""
@@ -27,12 +27,25 @@ class _Domain:
 
     __slots__ = ()
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same domain; 1, True and 1.0 are different values, NaN equals NaN."""
+        if not isinstance(other, _Domain):
+            return NotImplemented
+        return bool(self._key == other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> Any:
+        return type(self), identity(_fields(self))
+
     def __repr__(self) -> str:
         shown_fields = ", ".join(f"{name}={value!r}" for name, value in _fields(self).items())
         return f"{type(self).__name__}({shown_fields})"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Float(_Domain):
     """A real number between two bounds, both included, given in either order.
 
@@ -57,7 +70,7 @@ class Float(_Domain):
     _: KW_ONLY
     log: bool = False
     step: float | None = None
-    when: When = field(default=None, hash=False)
+    when: When = None
 
     def __post_init__(self) -> None:
         low, high = (finite("Float", bound) for bound in (self.low, self.high))
@@ -137,7 +150,7 @@ class Float(_Domain):
         return {"type": "float", **_fields_as_json(self)}
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Integer(_Domain):
     """A whole number between two bounds, both included, given in either order.
 
@@ -163,7 +176,7 @@ class Integer(_Domain):
     _: KW_ONLY
     log: bool = False
     step: int = 1
-    when: When = field(default=None, hash=False)
+    when: When = None
 
     def __post_init__(self) -> None:
         low, high = (integer("Integer", bound) for bound in (self.low, self.high))
@@ -216,7 +229,7 @@ class Integer(_Domain):
         return {"type": "integer", **_fields_as_json(self)}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Choice(_Domain):
     """One of several values.
 
@@ -233,7 +246,7 @@ class Choice(_Domain):
 
     values: Sequence[Any]
     ordered: bool = False
-    when: When = field(default=None, hash=False)
+    when: When = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", choices("Choice", self.values))
@@ -267,7 +280,7 @@ class Choice(_Domain):
                 return self.values.index(value)
         else:
             try:
-                return self._positions[_identity(value)]
+                return self._positions[identity(value)]
             except (KeyError, TypeError):  # no such value, or an unhashable one
                 pass
         raise ValueError(f"{shown(value)} is none of {shown(self.values)}")
@@ -276,7 +289,7 @@ class Choice(_Domain):
     def _positions(self) -> dict[Any, int]:
         positions: dict[Any, int] = {}
         for position, value in enumerate(self.values):
-            positions.setdefault(_identity(value), position)
+            positions.setdefault(identity(value), position)
         return positions
 
     def __contains__(self, value: object) -> bool:
@@ -334,21 +347,9 @@ def _bin(unit: float, count: int) -> int:
     return min(math.floor(unit * count), count - 1)
 
 
-def _identity(value: Any) -> Any:
-    """Return a hashable key that is equal for identical values only.
-
-    1, True and 1.0 are different values, inside a list or a tuple too; NaN equals NaN.
-    """
-    if isinstance(value, dict):
-        return type(value), frozenset((key, _identity(item)) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return type(value), tuple(_identity(item) for item in value)
-    return type(value), None if isinstance(value, float) and math.isnan(value) else value
-
-
 def _fields(domain: Any) -> dict[str, Any]:
     """Return the fields of a domain without those at their default, except the scale."""
-    values = {f: getattr(domain, f.name) for f in fields(domain)}
+    values = {f: plain(getattr(domain, f.name)) for f in fields(domain)}
     return {f.name: value for f, value in values.items() if f.name == "log" or value != f.default}
 
 

@@ -119,16 +119,11 @@ class Space(Mapping[str, Domain]):
             InvalidArgument: A list is invalid; the message names the hyperparameter.
         """
         _check_mapping("args_dict", args_dict)
-        return cls(
-            {
-                name: values
-                if isinstance(values, Choice)
-                else Choice(choices(f"args_dict[{name!r}]", values))
-                for name, values in args_dict.items()
-            },
-            "args_dict",
-            constraint,
-        )
+        domains = {
+            name: _choice_of_grid(f"args_dict[{name!r}]", values)
+            for name, values in args_dict.items()
+        }
+        return cls(domains, "args_dict", constraint)
 
     def __getitem__(self, name: str) -> Domain:
         return self._domains[name]
@@ -206,6 +201,13 @@ class Space(Mapping[str, Domain]):
     def to_json(self) -> dict[str, Any]:
         """Return the space as JSON, in its order."""
         return {name: domain.to_json() for name, domain in self._domains.items()}
+
+
+def _choice_of_grid(name: str, values: Any) -> Choice:
+    if isinstance(values, Float | Integer):
+        hint = "a grid takes lists; random_search and other searches take bounds"
+        raise InvalidArgument(name, "a list of values", shown(values), hint)
+    return values if isinstance(values, Choice) else Choice(choices(name, values))
 
 
 def allows(

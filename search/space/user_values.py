@@ -27,9 +27,9 @@ def choices(name: str, values: Any) -> Sequence[Any]:
             raise InvalidArgument(name, "fewer than 2^63 values", shown(values)) from None
         sequence: Sequence[Any] = values
     elif isinstance(values, str | bytes | Mapping | set | frozenset) or not iterable(values):
-        raise InvalidArgument(
-            name, "a list of values", shown(values), f"write [{shown(values, 40)}]"
-        )
+        unordered = isinstance(values, set | frozenset)
+        hint = "write a list, which has an order" if unordered else f"write [{shown(values, 40)}]"
+        raise InvalidArgument(name, "a list of values", shown(values), hint)
     else:
         sequence = tuple(plain_value(name, value) for value in values)
     if not sequence:

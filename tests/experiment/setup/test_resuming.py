@@ -1,6 +1,7 @@
 """The reading of a run to resume, without Spark."""
 
 import contextlib
+import math
 import re
 
 import pytest
@@ -13,8 +14,10 @@ from experiment.setup.resuming import (
     manifest_of,
     read_past,
     recorded_argument,
+    space_differences,
 )
 from search.errors import InvalidArgument
+from search.space.spaces import Choice
 from search.trial import Failure, Outcome
 from spark_jobs.messages import Attempt, encode
 from spark_jobs.run_folder.paths import RunPaths
@@ -145,3 +148,14 @@ def test_the_points_of_a_run_stay_the_same(tmp_path, ended, now, difference):
         if difference is not None:
             entered.enter_context(pytest.raises(InvalidArgument, match=re.escape(difference)))
         assert past(run, make_search(len(now), points=now)).records
+
+
+def test_a_space_with_nan_among_its_choices_is_the_same():
+    spaces = [{"clip": Choice([1.0, value])} for value in (math.nan, float("nan"), 2.0)]
+    assert list(space_differences(spaces[0], spaces[1])) == []
+    assert len(list(space_differences(spaces[0], spaces[2]))) == 1
+
+
+def test_a_point_with_nan_is_the_same(tmp_path):
+    run = make_run(tmp_path, points=[{"x": math.nan}, {"x": 2}])
+    assert past(run, make_search(2, points=[{"x": float("nan")}, {"x": 2}])).records

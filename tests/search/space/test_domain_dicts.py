@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from search.errors import InvalidArgument
@@ -28,7 +30,6 @@ from search.space.domains import Choice, Integer
             "a domain of type choice",
             "range is a list of three integers: start, stop, step",
         ),
-        ({"values": [{"a": 1}]}, "a domain of type choice", "not a value: {'a': 1}"),
         (
             {"low": 1, "high": 5, "when": 3},
             "a domain of type integer",
@@ -62,6 +63,25 @@ def test_an_unknown_key_is_refused_by_its_name(given, got, hint):
     with pytest.raises(InvalidArgument) as caught:
         read_domain("x", given)
     assert (caught.value.got, caught.value.hint) == (got, hint)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [{"units": 3}, {"units": 4, "act": ["relu", (1, 2)]}, None],
+        [[{"units": 3}], [], "b"],
+        [{"tuple": 3}, {"dict": {}}],  # not the form in JSON of anything
+    ],
+)
+def test_a_choice_of_dicts_is_written_as_its_values_are(values):
+    assert read_domain("x", {"values": values}) == Choice(values)
+    child = read_domain("x", {"low": 1, "high": 5, "when": {"layer": values[0]}})
+    assert child == Integer(1, 5, when={"layer": values[0]})
+
+
+def test_values_in_their_form_in_json_are_those_values():
+    values = [{"tuple": [1, 2]}, {"float": "inf"}, {"dict": [["a", 1]]}]
+    assert read_domain("x", {"values": values}) == Choice([(1, 2), math.inf, {"a": 1}])
 
 
 def test_a_range_is_a_choice():

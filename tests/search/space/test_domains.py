@@ -353,3 +353,16 @@ def test_contradictory_arguments_are_refused(changed):
         domain_of_json({"type": "integer", "low": 1, "high": 9, "log": False, **changed})
     with pytest.raises(ValueError):
         domain_of_json({"type": "choice", "values": [1], "ordered": None})
+
+
+@pytest.mark.parametrize("make", [Choice, lambda v: Choice(["a"], when={"x": v}),
+                                  lambda v: Float(0, 1, when={"x": v})])  # fmt: skip
+def test_domains_are_equal_if_their_values_are_the_same(make):
+    nans = [make([1.0, float("nan"), [2]]) for _ in range(2)]
+    assert nans[0] == nans[1]
+    assert len(set(nans)) == 1
+    different = [make([value]) for value in (1, 1.0, True, "1", [1], (1,), {"a": 1})]
+    assert len(set(different)) == 7
+    assert Float(0, 1, log=np.False_) == Float(0, 1)
+    assert Integer(0, 1) != Float(0, 1)
+    assert Choice(range(3)) == Choice(range(3)) != Choice([0, 1, 2])

@@ -495,11 +495,11 @@ def test_grid_lists_are_read_in_their_order(values, read):
         ("adam", "write ['adam']"),
         (None, "write [None]"),
         (True, "write [True]"),
-        ({1}, "write [{1}]"),
+        ({1}, "write a list, which has an order"),
         ({"a": 1}, "write [{'a': 1}]"),
         (b"a", "write [b'a']"),
         (np.array(5), "write [array(5)]"),
-        (Float(0, 1), "write [Float("),
+        (Float(0, 1), "a grid takes lists; random_search and other searches take bounds"),
     ],
     ids=repr,
 )
