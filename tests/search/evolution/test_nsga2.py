@@ -127,7 +127,7 @@ def test_a_space_with_fewer_configurations_than_trials_ends_the_search(generatio
 @pytest.mark.parametrize("generational", [False, True])
 def test_a_search_that_finds_its_space_used_up_records_its_last_trials(generational):
     space = Space(
-        {"units": Integer(1, 9), "m": Integer(0, 20_000, when={"units": 1})},
+        {"units": Integer(1, 9), "m": Integer(0, 10_000, when={"units": 1})},
         constraint=lambda params: params["units"] in {2, 4, 6},
     )  # too many configurations to count beforehand, of which three are allowed
     searcher = nsga2(space, popsize=4, generational=generational)

@@ -583,7 +583,7 @@ def test_with_noise_a_record_counts_the_trials_since_the_last_one():
 
 def test_a_search_that_finds_its_space_used_up_records_its_last_trials():
     space = Space(
-        {"n": Integer(1, 9), "m": Integer(0, 20_000, when={"n": 1})},
+        {"n": Integer(1, 9), "m": Integer(0, 10_000, when={"n": 1})},
         constraint=lambda params: params["n"] in {2, 4, 6},
     )  # too many configurations to count beforehand, of which three are allowed
     searcher = steady(space, popsize=4)
