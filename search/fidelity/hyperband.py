@@ -198,7 +198,6 @@ class HyperbandSearch:
         """Take in the outcome of a trial; a cancelled one stays in flight, it runs on a resume."""
         if outcome.status == "cancelled":
             return
-        self._in_flight.remove(outcome.trial)
         run = self._runs[outcome.trial]
         score = outcome.value if self._direction.better(outcome.value, None) else None
         self._proposals.take(run.point, run.rung, score)
@@ -206,6 +205,8 @@ class HyperbandSearch:
         run.bracket.ended(run.rung, outcome.trial, kept)
         if self._growth is not None and kept is not None:
             self._growth.reached(run.configuration, run.rung, kept)
+        # Last: with none in flight, `total` looks at the rungs, and other threads may read it.
+        self._in_flight.remove(outcome.trial)
 
     @property
     def _asked(self) -> int:
