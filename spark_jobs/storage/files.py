@@ -72,7 +72,11 @@ class WritableFiles(Files, Protocol):
     """A store that can be written to. Folders get mode 0700, files 0600."""
 
     def names(self, location: Location) -> list[str]:
-        """Return the names in a folder, sorted, without the status of each."""
+        """Return the names in a folder, sorted, without the status of each.
+
+        Raises:
+            NotADirectoryError: The location is a file; `listdir` raises it, too.
+        """
 
     def make_folder(self, location: Location) -> None:
         """Create a folder and its parents, unless it exists."""

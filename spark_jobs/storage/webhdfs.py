@@ -113,7 +113,14 @@ class WebHdfs:
         """Return the files and folders in a folder, sorted by name."""
 
         def ask() -> list[FileStatus]:
-            entries = self._client.list(location.path, status=True)
+            try:
+                entries = self._client.list(location.path, status=True)
+            except hdfs.HdfsError as error:
+                # The package's own error: HDFS answers with the file.
+                if error.exception is None and str(error).endswith(" is not a directory."):
+                    reason = os.strerror(errno.ENOTDIR)
+                    raise NotADirectoryError(errno.ENOTDIR, reason, str(location)) from None
+                raise
             return [_status(entry_of(location, name), entry) for name, entry in sorted(entries)]
 
         return self._ask(location, ask)

@@ -378,6 +378,14 @@ class WritableFilesContract(FilesContract):
         with pytest.raises(FileNotFoundError):
             files.names(below("nowhere"))
 
+    def test_a_file_has_no_files_in_it(self, files, below, put):
+        put(below("a"), b"1")
+        for ask in (files.listdir, files.names):
+            with pytest.raises(NotADirectoryError) as caught:
+                ask(below("a"))
+            assert str(below("a")) in str(caught.value)
+            assert "\n" not in str(caught.value)
+
     @pytest.mark.parametrize("name", NAMES)
     def test_written_files_may_have_odd_names(self, files, folder, below, source, name):
         files.make_folder(below(name))

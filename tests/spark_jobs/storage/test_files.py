@@ -47,11 +47,6 @@ class TestLocalFiles(WritableFilesContract):
         os.symlink("nowhere", below("a").path)
         assert [status.location for status in files.listdir(folder)] == [below("b")]
 
-    def test_a_file_has_no_files_in_it(self, files, below, put):
-        put(below("a"), b"1")
-        with pytest.raises(NotADirectoryError):
-            files.listdir(below("a"))
-
 
 @pytest.fixture
 def memory():
