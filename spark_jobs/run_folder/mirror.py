@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from spark_jobs.run_folder.paths import OUTCOME, only_grows
-from spark_jobs.storage.files import Files, FileStatus
+from spark_jobs.storage.files import PART, Files, FileStatus
 from spark_jobs.storage.local_files import make_folder, open_appending, open_new
 from spark_jobs.storage.locations import Location
 
@@ -95,7 +95,7 @@ class Mirror:
                     file.truncate(0)
                 self._files.read(status, file.write, os.fstat(file.fileno()).st_size)
         else:
-            beside = path.with_name(f".{path.name}")
+            beside = path.with_name(f"{PART}mirrored")  # `.x` may be a file, too
             with open_new(beside) as file:
                 self._files.read(status, file.write)
             beside.replace(path)

@@ -118,6 +118,13 @@ def test_the_copy_has_the_time_of_the_original(files, source, target):
     assert (target / "a.jsonl").stat().st_mtime == 1_000
 
 
+def test_names_that_differ_by_a_dot_or_are_long_are_fetched(files, source, target):
+    for name in ("state", ".state", "x" * 255):
+        put(source / name, name.encode())
+    Mirror(files, Location.parse(source), target, EVERYTHING).update()
+    assert tree(target) == tree(source)
+
+
 def test_a_folder_that_is_not_there_is_an_error(files, source, target):
     mirror = Mirror(files, Location.parse(source / "nowhere"), target, EVERYTHING)
     with pytest.raises(FileNotFoundError):
