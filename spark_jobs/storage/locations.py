@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from dataclasses import dataclass
 
@@ -22,7 +23,8 @@ class Location:
     Attributes:
         scheme: Scheme in lower case: 'file', 'hdfs', 'webhdfs', 's3', ...
         authority: Host and port, name service or bucket; '' without one.
-        path: Absolute path, at least '/'. Not decoded: HDFS has no percent-encoding.
+        path: Absolute path, at least '/'. Not decoded: HDFS has no percent-encoding. On this host
+            and on HDFS without empty and dotted parts; in other stores they may be names.
     """
 
     scheme: str
@@ -58,6 +60,8 @@ class Location:
             authority, path = "", os.path.abspath(path)
         if scheme in HADOOP and not re.fullmatch(_AUTHORITY, authority):
             raise InvalidArgument(argument, f"{scheme}://host:port/path", shown(name))
+        if scheme in HADOOP:  # as Hadoop's own clients do; the NameNode refuses such parts
+            path = "/" + posixpath.normpath(path).lstrip("/")
         return cls(scheme, authority, path)
 
     def at(self, path: str) -> Location:

@@ -9,6 +9,18 @@ from hypothesis import strategies as st
 from search.errors import InvalidArgument
 from spark_jobs.storage.locations import HADOOP, Location
 
+
+def normal(path):
+    """The path without parts that are empty, "." or "..", as of a file of this host."""
+    parts = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
 schemes = st.sampled_from([*HADOOP, "s3", "gs", "memory"])
 hosts = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,10}|\[[0-9a-f:]{2,10}\]", fullmatch=True)
 ports = st.just("") | st.integers(1, 65_535).map(lambda port: f":{port}")
@@ -21,10 +33,25 @@ paths = st.text(characters, max_size=20)
 
 @given(schemes, authorities, paths)
 def test_a_url_survives_its_round_trip(scheme, authority, path):
-    url = f"{scheme}://{authority}/{path}"
+    path = f"/{path}" if scheme not in HADOOP else normal(f"/{path}")
+    url = f"{scheme}://{authority}{path}"
     location = Location.parse(url)
-    assert location == Location(scheme, authority, f"/{path}")
+    assert location == Location(scheme, authority, path)
     assert str(location) == url
+
+
+@given(st.sampled_from(HADOOP), authorities, paths)
+def test_paths_of_hdfs_lose_empty_and_dotted_parts(scheme, authority, path):
+    location = Location.parse(f"{scheme}://{authority}/{path}")
+    assert location == Location(scheme, authority, normal(f"/{path}"))
+
+
+def test_paths_of_hdfs_are_written_in_one_way():
+    for text in ("//data//a", "/data/a/", "/data/./b/../a", "/../data/a"):
+        assert Location.parse(f"hdfs://nn:8020{text}").path == "/data/a"
+    for text in ("", "/", "//", "/.", "/a/.."):
+        assert Location.parse(f"hdfs://nn:8020{text}").path == "/"
+    assert Location.parse("s3://bucket//a/../b/").path == "//a/../b/"  # a key, which may have these
 
 
 @given(paths.filter(bool))

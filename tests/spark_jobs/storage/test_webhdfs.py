@@ -623,6 +623,12 @@ def test_a_name_that_the_package_would_expand_is_not_changed(files, root, client
     assert client.list("/latest") == ["newest"]
 
 
+@pytest.mark.parametrize("path", ["//plain//a", "/plain/./b/../a", "/plain/a/", "/../plain/a"])
+def test_a_path_with_empty_and_dotted_parts_is_read(hdfs, files, client, path):
+    client.write("/plain/a", data=b"1", overwrite=True)
+    assert read(files, Location.parse(f"{hdfs.uri}{path}")) == b"1"
+
+
 def test_patience_does_not_count_successful_transfers(hdfs, settings, root, client):
     data = random.Random(4).randbytes(4 << 20)
     client.write("/slow", data=data, overwrite=True, replication=2)
