@@ -7,6 +7,7 @@ changed file is copied again. See `spark_jobs.storage.host_cache`.
 from __future__ import annotations
 
 import builtins
+import os
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +22,8 @@ from spark_jobs.trial.context import DataSettings, current
 def local_copy(path: str) -> list[Path]:
     """Return files of this host with the content of `path`, each copied here at most once.
 
-    The copies stay as long as this trial runs. Files of this host are not copied.
+    The copies stay as long as this trial runs, each with one open file. Files of this host are not
+    copied.
 
     Args:
         path: A file, a pattern such as `hdfs://namenode:8020/digits/*.tfrecord`, or a folder, whose
@@ -77,8 +79,19 @@ def copied(files: Files, found: list[FileStatus], settings: DataSettings) -> lis
 
 
 def held(copy: Path, descriptor: int) -> Path:
-    """Keep a copy until the trial ends; outside a trial, until this process ends."""
+    """Keep a copy until the trial ends; outside a trial, until this process ends.
+
+    Args:
+        copy: The copy, as the cache returns it.
+        descriptor: The descriptor that keeps it; closed if another one keeps the same copy.
+    """
     trial = current()
-    if trial is not None:
-        trial.held.append(descriptor)
+    kept = _held if trial is None else trial.held
+    lock = os.fstat(descriptor)  # not the path: somebody may have removed the cache's folder
+    if kept.setdefault((lock.st_dev, lock.st_ino), descriptor) != descriptor:
+        os.close(descriptor)
     return copy
+
+
+# As `TrialContext.held`, of calls outside a trial; a descriptor belongs to the process, too.
+_held: dict[tuple[int, int], int] = {}

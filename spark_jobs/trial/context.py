@@ -77,7 +77,8 @@ class TrialContext:
         reported: The same of the last reports of this call, which not all workers send.
         stopped: Why it is to stop, once it has received the request; else ''.
         events: Its event file, after the first report.
-        held: Descriptors of the copies that it reads; closed at its end.
+        held: Descriptors of the copies that it reads, one for each, by device and inode of their
+            locks; closed at its end.
         clock_lag: Seconds by which this host's clock lags the driver's.
         rank: The rank of this worker, from 0; only rank 0 reports.
         workers: The number of workers that run the trial.
@@ -106,7 +107,7 @@ class TrialContext:
     reported: Report | None = None
     stopped: str = ""
     events: EventFile | None = None
-    held: list[int] = dataclasses.field(default_factory=list)
+    held: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)
     clock_lag: float = 0.0
     rank: int = 0
     workers: int = 1
@@ -154,7 +155,7 @@ def entered(context: TrialContext) -> Iterator[None]:
         if context.events is not None:
             context.events.close()
         while context.held:
-            os.close(context.held.pop())
+            os.close(context.held.popitem()[1])
 
 
 def current() -> TrialContext | None:

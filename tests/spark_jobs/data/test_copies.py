@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from experiment import data
 from search.errors import InvalidArgument
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings, TrialContext, entered
-from tests.spark_jobs.data.files import contents, put, run
+from tests.spark_jobs.data.files import contents, put, put_table, run
 
 pytestmark = pytest.mark.usefixtures("inside")
 
@@ -46,8 +47,26 @@ def test_copies_are_held_until_the_trial_ends(remote, trial, copies):
     with entered(TrialContext(params={}, folder=trial.folder, data=trial.data)):
         data.local_copy(remote)
         data.open(f"{remote}/a").close()
-        assert len(open_below(copies)) == 4
+        assert len(open_below(copies)) == 3
     assert open_below(copies) == []
+
+
+def test_a_copy_takes_one_descriptor_however_often_it_is_asked_for(remote, copies):
+    put_table(f"{remote}/a", x=[1])
+    put_table(f"{remote}/b", x=[2])
+    for _ in range(3):
+        data.local_copy(remote)
+        data.parquet(f"{remote}/a")
+        data.in_memory(remote)
+    assert len(open_below(copies)) == len(set(open_below(copies))) == 3
+
+
+def test_a_copy_is_held_anew_when_somebody_has_removed_the_folder_meanwhile(remote, copies):
+    put(f"{remote}/a", b"1")
+    data.local_copy(remote)
+    shutil.rmtree(copies)
+    (copy,) = data.local_copy(remote)
+    assert f"{copy.parent}.lock" in open_below(copies)
 
 
 def test_copies_of_a_trial_that_raises_are_released_too(remote, trial, copies):
@@ -112,9 +131,10 @@ def test_outside_of_a_trial_copies_are_held_until_the_process_ends(tmp_path):
 import os, fsspec
 from experiment import data
 fsspec.filesystem("memory").pipe_file("/a", b"1")
-(copy,) = data.local_copy("memory:///a")
+for _ in range(3):
+    (copy,) = data.local_copy("memory:///a")
 held = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
-assert str(copy.parent) + ".lock" in held
+assert held.count(str(copy.parent) + ".lock") == 1
 print(copy)
 """
     ended = run(program, TMPDIR=str(tmp_path))
