@@ -49,7 +49,8 @@ def listdir(path: str) -> list[str]:
 def glob(path: str) -> list[str]:
     """Return the files that `local_copy` would copy, as URLs or paths, sorted.
 
-    `*`, `?` and `[...]` match parts of a name, never a "/".
+    `*`, `?` and `[...]` match parts of a name, never a "/". In the path of a file or a folder that
+    exists they are characters like others.
 
     Raises:
         OSError: The data cannot be read, as for `local_copy`.
@@ -103,11 +104,14 @@ def expanded(files: Files, location: Location) -> list[FileStatus]:
         FileNotFoundError: There is none.
         OSError: The store does not answer.
     """
-    if _MAGIC.search(location.path):
+    try:
+        status = files.status(location)  # a name may have the characters of a pattern
+    except FileNotFoundError:
+        if not _MAGIC.search(location.path):
+            raise
         found = [status for status in _matching(files, location) if not status.is_folder]
         kind = "matches"
     else:
-        status = files.status(location)
         if not status.is_folder:
             return [status]
         found = [s for s in files.listdir(location) if not s.is_folder and _counts(s.location.name)]

@@ -3,7 +3,7 @@ import os
 import tempfile
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from experiment import data
@@ -60,6 +60,16 @@ def test_a_pattern_matches_no_folders_and_hidden_files_only_when_it_says_so(fold
     assert data.glob(f"{folder}/*/*") == [f"{folder}/sub/x"]
 
 
+def test_a_path_that_exists_is_no_pattern(folder, store):
+    for path in ("a[1].rec", "a1.rec", "b[1]/x", "b1/y"):
+        store(path, path.encode())
+    assert contents(data.local_copy(f"{folder}/a[1].rec")) == [b"a[1].rec"]
+    assert contents(data.local_copy(f"{folder}/b[1]")) == [b"b[1]/x"]
+    assert data.glob(f"{folder}/a[1]*") == [f"{folder}/a1.rec"]
+    for path in data.glob(folder):
+        assert data.glob(path) == [path]
+
+
 NOTHING = ["nothing", "nothing/*", "*.none", "*/*/*/*", "empty", "a/*", "a/b", "a/b/*"]
 
 
@@ -80,6 +90,8 @@ patterns = st.lists(st.text("ab.[]*?", min_size=1, max_size=3), min_size=1, max_
 )
 
 
+@example({"[a]"}, ["[a]"])
+@example({"[a]/b", "[a]/.b", "a"}, ["[a]"])
 @examples(100)
 @given(st.sets(st.lists(parts, min_size=1, max_size=3).map("/".join), max_size=8), patterns)
 def test_patterns_have_the_meaning_of_the_standard_librarys(paths, pattern):
@@ -88,7 +100,10 @@ def test_patterns_have_the_meaning_of_the_standard_librarys(paths, pattern):
             if not any(other.startswith(f"{path}/") for other in paths):
                 put(f"{folder}/{path}", b"")
         wanted = f"{folder}/{'/'.join(pattern)}"
-        files = sorted(path for path in glob.glob(wanted) if os.path.isfile(path))
+        means = wanted
+        if os.path.exists(wanted):  # no pattern, whatever its characters
+            means = glob.escape(wanted) + ("/*" if os.path.isdir(wanted) else "")
+        files = sorted(path for path in glob.glob(means) if os.path.isfile(path))
         try:
             found = data.glob(wanted)
         except FileNotFoundError:

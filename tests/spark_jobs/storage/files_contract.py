@@ -115,6 +115,12 @@ class FilesContract:
                 assert str(missing) in str(caught.value)
                 assert "\n" not in str(caught.value)
 
+    def test_nothing_is_below_a_file(self, files, below, put):
+        put(below("a"), b"12345")
+        with pytest.raises(FileNotFoundError) as caught:
+            files.status(below("a/b"))
+        assert str(below("a/b")) in str(caught.value)
+
     def test_a_removed_file_cannot_be_read(self, files, below):
         gone = FileStatus(location=below("gone"), length=5, version="", is_folder=False)
         with pytest.raises(FileNotFoundError) as caught:
