@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from search.errors import InvalidArgument, shown
 from spark_jobs.data.copies import copied
 from spark_jobs.data.finding import data_settings, expanded, opened
-from spark_jobs.storage.files import Files, FileStatus
+from spark_jobs.storage.files import CHANGED, Files, FileStatus
 from spark_jobs.storage.locations import Location
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:
 
     Raises:
         InvalidArgument: A size below 1.
-        OSError: The data cannot be read, as for `local_copy`, or a file is no TFRecord file.
+        OSError: The data cannot be read, as for `local_copy`, a file is no TFRecord file, or it was
+            changed while it was streamed.
     """
     if size < 1:
         raise InvalidArgument("size", "at least 1", shown(size))
@@ -121,6 +122,8 @@ def _records(files: Files, status: FileStatus) -> Iterator[bytes]:
             upto = min(max(reached + _STREAM, reached + wanted - len(buffer)), status.length)
             files.read(replace(status, length=upto), buffer.extend, reached)
             reached = upto
+            if reached == status.length and files.status(status.location) != status:
+                raise OSError(f"{status.location}: {CHANGED}")  # parts of two versions, perhaps
             continue
         yield bytes(buffer[12 : wanted - 4])
         del buffer[:wanted]

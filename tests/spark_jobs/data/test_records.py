@@ -135,6 +135,16 @@ def test_a_truncated_file_of_records_is_an_error(remote, cut):
         list(data.record_batches(f"{remote}/a"))
 
 
+def test_a_file_of_records_that_is_replaced_while_it_is_streamed_is_an_error(remote, monkeypatch):
+    monkeypatch.setattr("spark_jobs.data.records._STREAM", 100)
+    put(f"{remote}/a", as_tfrecords([b"a" * 10] * 100))
+    batches = data.record_batches(f"{remote}/a", 1)
+    assert next(batches) == [b"a" * 10]
+    put(f"{remote}/a", as_tfrecords([b"b" * 10] * 100))
+    with pytest.raises(OSError, match="^memory://bucket/a: it was changed meanwhile"):
+        list(batches)
+
+
 def test_streamed_records_need_a_size(remote):
     with pytest.raises(InvalidArgument, match="size"):
         next(data.record_batches(f"{remote}/a", 0))
