@@ -128,7 +128,8 @@ class HostCache:
             source: The file's name in messages.
             size: Its size in bytes, or an estimate.
             make: Called with the path of an empty file, to which it writes.
-            exact: Whether a file of another size is invalid.
+            exact: Whether a file of another size is invalid; else only an empty file is, so `make`
+                then writes at least one byte.
 
         Returns:
             The file and a descriptor, as `fetch`.
@@ -164,6 +165,8 @@ class HostCache:
         try:
             open_new(part).close()  # private to the user, however `make` opens it
             make(part)
+            with part.open("rb") as file:
+                os.fsync(file.fileno())  # else it may be empty after a power cut
             part.replace(built)
         except BaseException as error:
             shutil.rmtree(built.parent, ignore_errors=True)
@@ -241,4 +244,4 @@ def _is_whole(built: Path, size: int | None) -> bool:
         found = built.stat().st_size
     except OSError:
         return False
-    return size is None or found == size
+    return found > 0 if size is None else found == size

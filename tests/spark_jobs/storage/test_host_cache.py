@@ -293,6 +293,31 @@ def test_a_truncated_copy_is_made_anew(cache, files, length):
     assert files.count() == 2
 
 
+def test_a_copy_is_on_the_disk_before_it_has_its_name(cache, files, monkeypatch):
+    synced = []
+
+    def fsync(descriptor):
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.append((path.name, path.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    fetch(cache, files, file("a"))
+    assert synced == [(".part", content(file("a")))]
+
+
+def test_an_empty_file_of_unknown_size_is_made_anew(cache):
+    contents = [b"second", b"first"]
+
+    def make(part):
+        part.write_bytes(contents.pop())
+
+    for made in (b"first", b"second"):
+        built, descriptor = cache.build("key", "table", "it", 3, make)
+        os.close(descriptor)
+        assert built.read_bytes() == made
+        os.truncate(built, 0)  # as after a power cut
+
+
 def test_a_deleted_copy_is_made_anew(cache, files):
     fetch(cache, files, file()).unlink()
     fetch(cache, files, file())
