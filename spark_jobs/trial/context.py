@@ -185,8 +185,7 @@ def checkpoint_dir() -> str:
     When a trial is retried, since its executor was lost, the folder has the checkpoints of the
     attempt before; in `population_based_training` those of the trial that it resumes from. It is
     empty if the trial starts from scratch, and outside a trial. With `repeats=` each repeat has its
-    own. All workers of a trial get the same
-    checkpoints; those that rank 0 saves are stored.
+    own. All workers of a trial get the same checkpoints; those that rank 0 saves are stored.
     """
     context = _current.get()
     folder = os.path.join(logdir(), CHECKPOINT)
@@ -312,13 +311,20 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
             values[name] = number(value)
         except UnusableReturn as error:
             raise ValueError(f"report({name}=...): {error}") from None
-    if step is not None and (isinstance(step, bool) or int(step) != step):
+    if step is not None and not _is_integer(step):
         raise ValueError(f"report(step=...): expected an integer, got {step!r}")
     context = _current.get()
     if context is not None:
         with context.reporting:
             _take(context, step, values)
     return context
+
+
+def _is_integer(step: Any) -> bool:
+    try:
+        return not isinstance(step, bool) and bool(int(step) == step)
+    except (OverflowError, TypeError, ValueError):  # as of an infinity, a list, NaN
+        return False
 
 
 def _take(context: TrialContext, step: int | None, values: dict[str, float]) -> None:

@@ -49,6 +49,12 @@ def test_a_bad_report_is_refused_inside_and_outside(trial, bad):
         contextvars.Context().run(lambda: experiment.report(**bad))
 
 
+@pytest.mark.parametrize("step", [math.inf, -math.inf, math.nan, "1", [1], np.array([1, 2]), 1j])
+def test_a_step_that_is_no_integer_is_refused_by_name(trial, step):
+    with pytest.raises(ValueError, match=r"^report\(step=\.\.\.\): expected an integer, got "):
+        experiment.report(step=step, loss=1.0)
+
+
 def test_the_callbacks_report_each_epoch(trial):
     keras = pytest.importorskip("keras")
     callbacks = experiment.keras_callbacks()
