@@ -313,6 +313,18 @@ def test_attempts_before_disappear_from_tensorboard_and_keep_their_data(place):
     assert found["trials/000007-3/stdout.log"] == b"said"
 
 
+def test_an_attempt_after_one_that_wrote_a_file_named_checkpoint_starts_from_scratch(
+    place, tmp_path
+):
+    with run_folder(place.location, place.hadoop) as folder:
+        # As tf.train.CheckpointManager does in the trial's folder.
+        write(folder, {f"{attempt_name(7)}/checkpoint": b"model_checkpoint_path: 'ckpt-1'"})
+        folder.keep(pytest.fail)
+        to = tmp_path / "attempt" / "checkpoint"
+        hand_on_checkpoint(place.files, place.location, Attempt(Trial(7, {}), 2), to)
+    assert not to.exists()
+
+
 class TestCheckpoints:
     """The checkpoint folder that an attempt resumes from."""
 
