@@ -42,7 +42,7 @@ test-ci: .venv/.installed  ## Run the tests of CI: test, faults, contracts.
 
 # The first and the last version of each source that `keras_versions.CHECKED` names, and one between
 # them; the pinned one is in the other tests.
-KERAS := 3.10.0 3.11.0 3.13.2
+KERAS := 3.10.0 3.11.0 3.13.2 3.14.0
 test-keras: .venv/.installed  ## Test one model on several workers with older versions of Keras.
 	set -e; for version in $(KERAS); do \
 	    $(PYTHON) -m pip install --quiet --no-deps --upgrade --target build/keras/$$version keras==$$version; \

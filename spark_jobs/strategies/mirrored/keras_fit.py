@@ -58,6 +58,9 @@ def corrected_fit(strategy: Any, collectives: Collectives, lags: Lags) -> Iterat
                     _keep_metrics_of_steps(trainer, strategy),
                     _average_metrics_of_epochs(trainer, collectives),
                     _reset_metrics_together(trainer, collectives),
+                    _clip_sum_of_gradients(trainer, strategy),
+                    _share_loss_of_one_number(),
+                    _skip_steps_together(trainer, strategy),
                     _agree_in_fit(trainer, strategy, collectives, lags),
                 ]
             for target, name, function in corrections:
@@ -69,13 +72,24 @@ def corrected_fit(strategy: Any, collectives: Collectives, lags: Lags) -> Iterat
 
 def known_functions(trainer: ModuleType) -> tuple[Callable[..., Any], ...]:
     """Return the functions of Keras that are corrected, or that the corrections rely on."""
+    from keras.src.backend.tensorflow.optimizer import TFOptimizer
+    from keras.src.losses import loss
     from keras.src.metrics.metric import Metric
+    from keras.src.optimizers.base_optimizer import BaseOptimizer
+    from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
     return (
         trainer.reduce_per_replica,
         trainer.TensorFlowTrainer._maybe_symbolic_build,
         trainer.TensorFlowTrainer._get_metrics_result_or_logs,
         Metric.add_variable,  # before Keras 3.10 an epoch has wrong metrics of several workers
+        BaseOptimizer.apply,
+        BaseOptimizer._backend_apply_gradients,
+        BaseOptimizer._clip_gradients,
+        TFOptimizer._all_reduce_sum_gradients,
+        loss.reduce_values,
+        LossScaleOptimizer._tf_apply,
+        LossScaleOptimizer.check_finite,
     )
 
 
@@ -162,6 +176,82 @@ def _reset_metrics_together(trainer: ModuleType, collectives: Collectives) -> Co
         original(model)
 
     return trainer.TensorFlowTrainer, "reset_metrics", reset_metrics
+
+
+def _clip_sum_of_gradients(trainer: ModuleType, strategy: Any) -> Correction:
+    """Clip the gradient of the whole batch, as one worker does, not that of each worker's part.
+
+    Keras clips before it adds up the gradients of all workers. So here it gets their sum, and each
+    worker goes on with an equal share of the result: the shares add up to it. It costs a second
+    exchange in each step, of models whose optimizer clips.
+    """
+    import keras
+    from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+    tf, original = trainer.tf, BaseOptimizer._clip_gradients
+
+    @functools.wraps(original)
+    def clip_gradients(optimizer: Any, gradients: Any) -> Any:
+        context = _replica_of(tf, strategy)
+        clips = optimizer.clipnorm or optimizer.global_clipnorm or optimizer.clipvalue
+        if context is None or not clips:
+            return original(optimizer, gradients)
+        # No gradient is None: `apply` leaves these out.
+        summed = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        workers = strategy.num_replicas_in_sync
+        # By Keras' function, since those of embeddings are IndexedSlices.
+        return [keras.ops.divide(each, workers) for each in original(optimizer, summed)]
+
+    return BaseOptimizer, "_clip_gradients", clip_gradients
+
+
+def _share_loss_of_one_number() -> Correction:
+    """Divide by the number of workers a loss of which a user's function has taken the mean.
+
+    Keras divides the means that it takes itself, since it adds up the gradients of all workers.
+    """
+    from keras.src.losses import loss
+
+    original = loss.reduce_values
+    means = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
+
+    @functools.wraps(original)
+    def reduce_values(
+        values: Any, sample_weight: Any = None, reduction: Any = "sum_over_batch_size"
+    ) -> Any:
+        reduced = original(values, sample_weight, reduction)
+        if tuple(values.shape) == () and reduction in means:
+            return loss.scale_loss_for_distribution(reduced)
+        return reduced
+
+    return loss, "reduce_values", reduce_values
+
+
+def _skip_steps_together(trainer: ModuleType, strategy: Any) -> Correction:
+    """Let all workers skip a step with mixed precision in which the gradient of one is infinite.
+
+    Keras decides by the gradient of each worker's part. One that skipped the step alone would not
+    take part in the exchange of the gradients, for which the others wait.
+    """
+    from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+
+    tf, original = trainer.tf, LossScaleOptimizer.check_finite
+
+    @functools.wraps(original)
+    def check_finite(optimizer: Any, gradients: Any) -> Any:
+        finite, context = original(optimizer, gradients), _replica_of(tf, strategy)
+        if context is None:
+            return finite
+        infinite = context.all_reduce(tf.distribute.ReduceOp.SUM, 1 - tf.cast(finite, tf.float32))
+        return tf.equal(infinite, 0)
+
+    return LossScaleOptimizer, "check_finite", check_finite
+
+
+def _replica_of(tf: Any, strategy: Any) -> Any:
+    """Return the context of the replica in which the caller runs; None outside the strategy's."""
+    context = tf.distribute.get_replica_context()
+    return context if context is not None and context.strategy is strategy else None
 
 
 def _agree_in_fit(

@@ -21,8 +21,9 @@ class UncheckedKeras(ExperimentError):
 # and the last version that has them:
 # `python -m tests.spark_jobs.strategies.mirrored.keras_sources WHEEL`.
 CHECKED: Mapping[str, tuple[str, str]] = {
-    "53e89fe1a5025d3e": ("3.10.0", "3.10.0"),
-    "5854d210c7436e28": ("3.11.0", "3.15.1"),
+    "2a8c95203ae79dc5": ("3.10.0", "3.10.0"),
+    "fd1318c0bcace889": ("3.11.0", "3.13.2"),
+    "bb0142ff100815b3": ("3.14.0", "3.15.1"),
 }
 
 

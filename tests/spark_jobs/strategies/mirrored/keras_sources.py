@@ -19,6 +19,13 @@ _FUNCTIONS = (
     ("keras/src/backend/tensorflow/trainer.py", "_maybe_symbolic_build"),
     ("keras/src/trainers/trainer.py", "_get_metrics_result_or_logs"),
     ("keras/src/metrics/metric.py", "add_variable"),
+    ("keras/src/optimizers/base_optimizer.py", "apply"),
+    ("keras/src/optimizers/base_optimizer.py", "_backend_apply_gradients"),
+    ("keras/src/optimizers/base_optimizer.py", "_clip_gradients"),
+    ("keras/src/backend/tensorflow/optimizer.py", "_all_reduce_sum_gradients"),
+    ("keras/src/losses/loss.py", "reduce_values"),
+    ("keras/src/optimizers/loss_scale_optimizer.py", "_tf_apply"),
+    ("keras/src/optimizers/loss_scale_optimizer.py", "check_finite"),
 )
 
 

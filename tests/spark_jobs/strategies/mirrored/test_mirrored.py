@@ -53,6 +53,26 @@ def test_two_workers_train_the_model_of_one(gangs, optimizer, normalized):
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_two_workers_clip_gradients_and_reduce_losses_as_one(gangs):
+    one, first, second = both(gangs, functions.trained_with)
+    for name, found in first.items():
+        assert difference(one[name]["weights"], found["weights"]) < 1e-5, name
+        assert difference(found["weights"], second[name]["weights"]) == 0, name
+        assert found["losses"] == pytest.approx(one[name]["losses"], abs=1e-5), name
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_all_workers_skip_a_step_in_which_the_gradient_of_one_is_infinite(gangs):
+    one, first, second = both(gangs, functions.trained_with_an_infinite_gradient)
+    assert difference(one["weights"], first["weights"]) < 1e-5
+    assert difference(first["weights"], second["weights"]) == 0
+    for found in (one, first, second):
+        assert (found["scale"], found["steps"]) == (512, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_two_workers_train_the_model_of_one_in_an_own_loop(gangs):
     one, first, second = both(gangs, functions.trained_by_own_loop)
     assert difference(one, first) < 1e-5

@@ -93,6 +93,66 @@ def fitted(optimizer: str, normalized: bool | None, samples: int) -> dict[str, A
     }
 
 
+def trained_with(worker: Worker) -> dict[str, dict[str, Any]]:
+    """Return the weights, and the loss of training and validation, of several ways to compile."""
+    with worker.mirrored():
+        import keras
+
+        def mean(labels: Any, predicted: Any) -> Any:
+            each = keras.losses.sparse_categorical_crossentropy(labels, predicted, from_logits=True)
+            return keras.ops.mean(each)
+
+        sgd, losses = keras.optimizers.SGD, keras.losses
+        usual = losses.SparseCategoricalCrossentropy(from_logits=True)
+        # The norm of a gradient is about 1.5 here.
+        made = {
+            "clipnorm": (sgd(0.1, clipnorm=0.5), usual),
+            "global_clipnorm": (sgd(0.1, global_clipnorm=0.5), usual),
+            "clipvalue": (sgd(0.1, clipvalue=0.01), usual),
+            "one number": (sgd(0.1), mean),
+        }
+        images, labels = digits(4 * BATCH)
+        found = {}
+        for name, (optimizer, loss) in made.items():
+            model = network()
+            model.compile(optimizer, loss)
+            found[name] = trained_on(model, images, labels)
+        keras.utils.set_random_seed(7)
+        layers = [keras.layers.Embedding(17, 4), keras.layers.Flatten(), keras.layers.Dense(10)]
+        model = keras.Sequential([keras.layers.Input((64,)), *layers])
+        model.compile(sgd(0.1, clipnorm=0.01), usual)
+        return {**found, "embedding": trained_on(model, 16 * images, labels)}
+
+
+def trained_on(model: Any, images: Any, labels: Any) -> dict[str, Any]:
+    """Train a model, which was compiled; return its weights and its losses."""
+    fitted = model.fit(
+        images, labels, batch_size=BATCH, verbose=0, validation_data=(images, labels)
+    )
+    losses = [fitted.history[name][0] for name in ("loss", "val_loss")]
+    return {"weights": model.get_weights(), "losses": losses}
+
+
+def trained_with_an_infinite_gradient(worker: Worker) -> dict[str, Any]:
+    """Train with a scaled loss whose gradient is infinite for the second of four batches."""
+    with worker.mirrored():
+        import keras
+
+        images, labels = digits(4 * BATCH)
+        images[2 * BATCH - 1] = np.inf  # in the part of the last worker
+        optimizer = keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.SGD(0.1), initial_scale=1024
+        )
+        model = network()
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(images, labels, batch_size=BATCH, verbose=0, shuffle=False)
+        return {
+            "weights": model.get_weights(),
+            "scale": float(optimizer.dynamic_scale.numpy()),
+            "steps": int(optimizer.iterations.numpy()),
+        }
+
+
 def trained_by_own_loop(worker: Worker) -> list[Any]:
     """Return the weights after 20 steps of a loop as TensorFlow's guide writes it."""
     with worker.mirrored():
