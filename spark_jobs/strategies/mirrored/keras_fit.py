@@ -158,9 +158,12 @@ def _average_metrics_of_epochs(trainer: ModuleType, collectives: Collectives) ->
         found = original(model, logs)
         if found is not logs or not isinstance(logs, Mapping) or not logs:
             return found
-        values = [np.asarray(value, np.float64) for value in logs.values()]
+        # As on one worker, they may be vectors, or in a dict of their own.
+        values = [np.asarray(value, np.float64) for value in trainer.tree.flatten(logs)]
         means = collectives.all_reduce(values)
-        return dict(zip(logs, (mean.item() for mean in means), strict=True))
+        return trainer.tree.pack_sequence_as(
+            logs, [mean if mean.ndim else mean.item() for mean in means]
+        )
 
     return trainer.TensorFlowTrainer, "_get_metrics_result_or_logs", get_metrics_result_or_logs
 

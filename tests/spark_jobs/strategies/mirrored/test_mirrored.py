@@ -148,7 +148,12 @@ def test_all_workers_leave_fit_if_a_callback_of_one_asks(gangs, when):
 @pytest.mark.contract
 def test_numbers_of_an_own_train_step_are_averaged_over_the_workers(gangs):
     first, second = gangs.values(functions.own_train_step, 2)
-    assert first == second == [32.5, 32.5]
+    assert first == second
+    assert first == {
+        "samples": [32.5, 32.5],
+        "pair": [[32.5, 65.0], [32.5, 65.0]],
+        "negative": [-32.5, -32.5],
+    }
 
 
 @pytest.mark.slow

@@ -294,8 +294,8 @@ def stopped_by_one(worker: Worker, when: str) -> dict[str, Any]:
         return {"epochs": len(fitted.history["loss"]), "evaluated": evaluated}
 
 
-def own_train_step(worker: Worker) -> list[float]:
-    """Return what `fit` makes of a number that only a user's own step returns."""
+def own_train_step(worker: Worker) -> dict[str, list[Any]]:
+    """Return what `fit` makes of numbers that only a user's own step returns."""
     with worker.mirrored():
         import keras
         import tensorflow as tf
@@ -303,12 +303,17 @@ def own_train_step(worker: Worker) -> list[float]:
         class Own(keras.Sequential):
             def train_step(self, data: Any) -> Any:
                 super().train_step(data)
-                return {"samples": tf.cast(tf.shape(data[0])[0], tf.float32)}
+                samples = tf.cast(tf.shape(data[0])[0], tf.float32)
+                pair = tf.stack([samples, 2 * samples])
+                return {"samples": samples, "pair": pair, "more": {"negative": -samples}}
 
         images, labels = digits(65)
         model = compiled(Own(network().layers))
         fitted = model.fit(images, labels, batch_size=65, epochs=2, verbose=0, shuffle=False)
-        return [float(number) for number in fitted.history["samples"]]
+        return {
+            name: [np.asarray(value).tolist() for value in values]
+            for name, values in fitted.history.items()
+        }
 
 
 def collectives_of_steps(worker: Worker) -> list[int]:
