@@ -165,12 +165,12 @@ class Communicator:
         Args:
             arrays: Arrays of numbers; as many in each member, of the same types and shapes.
             op: 'mean' (of floating-point or complex numbers), 'sum', 'min' or 'max' (of real
-                numbers).
+                numbers). A mean of float16 is summed, and sent, in 32 bits.
             rings: The number of parts in which the arrays go round at once, each in another order
                 of the members; up to the number of members - 1.
             compress: 'float16' sends floating-point numbers in 16 bits, and sums them in 32, or in
                 64 if they have 64. Each sum on the way is rounded, so magnitudes below 3e-8 become
-                0. None sends numbers as they are.
+                0. None sends numbers in their own type.
 
         Raises:
             InvalidArgument: The arrays are not of such numbers, there are fewer members than rings

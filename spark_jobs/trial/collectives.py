@@ -35,6 +35,7 @@ def all_reduce(
         arrays: A list of arrays of numbers, or of tensors; as many in each worker, of the same
             types and shapes.
         op: 'mean' (of floating-point or complex numbers), 'sum', 'min' or 'max' (of real numbers).
+            A mean of float16 is summed, and sent, in 32 bits. Default 'mean'.
         rings: The number of parts in which the arrays go round the workers at once, each in another
             order of them (the idea is that of IBM's multi-colour all-reduce: Kumar et al.,
             Efficient training of convolutional neural nets on large distributed systems, 2017); up
@@ -43,7 +44,7 @@ def all_reduce(
         compress: 'float16' sends floating-point numbers in 16 bits, half of the bytes of float32,
             and sums them in 32 bits (float64 in 64). Each worker rounds the sum that it sends on to
             11 significant bits, and magnitudes below 3e-8 to 0. With one worker nothing is rounded.
-            Default None: numbers are sent as they are.
+            Default None: numbers are sent in their own type.
 
     Returns:
         NumPy arrays of the same types and shapes.

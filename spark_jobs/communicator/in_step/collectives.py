@@ -59,7 +59,8 @@ class Collectives:
         _check(op, read)
         _check_rings(rings, size)
         _check_compression(compress, read)
-        flat = Flat([halves.summed(array) for array in read] if compress else read)
+        wide = compress is not None or op == "mean"  # 16 bits may hold a mean, and not its sum
+        flat = Flat([halves.summed(array) for array in read] if wide else read)
         reduction = Reduction(
             _UFUNCS[op], size if op == "mean" else 1, rings=rings, compress=compress is not None
         )

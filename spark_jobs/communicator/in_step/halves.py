@@ -34,7 +34,7 @@ class Halves:
 
 
 def summed(array: Array) -> Array:
-    """Return floating-point numbers in the type to sum them in: of 32 bits, or their wider one."""
+    """Return numbers in the type to sum them in: of 32 bits, or their own wider or complex one."""
     return array.astype(np.result_type(array.dtype, np.float32), copy=False)
 
 

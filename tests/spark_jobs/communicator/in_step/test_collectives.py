@@ -130,6 +130,14 @@ def test_what_16_bits_do_not_hold_is_named_in_all_members_which_go_on(size, numb
     assert largest[0] <= int(found[1]) <= largest[1]
 
 
+def test_16_bits_hold_a_mean_whose_sum_they_do_not_hold():
+    def body(communicator):
+        (mean,) = communicator.all_reduce([np.float16([40_000.0, -65_504.0])], "mean")
+        return mean.dtype.name, mean.tolist()
+
+    assert results(3, body) == [("float16", [40_000.0, -65_504.0])] * 3
+
+
 def test_numbers_that_are_infinite_before_the_call_are_returned():
     def body(communicator):
         given = np.float32([np.inf if communicator.rank else 1.0, np.nan, 2.0])
