@@ -13,6 +13,7 @@ import dataclasses
 import os
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -350,8 +351,19 @@ def _take(context: TrialContext, step: int | None, values: dict[str, float]) -> 
     context.last = context.reported
 
 
+def _is_number(value: Any) -> bool:
+    try:
+        number(value)
+    except UnusableReturn:
+        return False
+    return True
+
+
 def keras_callbacks() -> list[Any]:
     """Return callbacks for `model.fit` that report each epoch's logs (`loss`, `val_loss`, ...).
+
+    They leave out logs that are no single number, such as those of a metric with one number per
+    class, and warn of these once in each `fit`.
 
     If a rule of `stopping=` stops the trial, `fit` ends after the epoch, as with Keras' own
     EarlyStopping, and the value that the train function then returns counts. In `hyperband_search`
@@ -363,11 +375,25 @@ def keras_callbacks() -> list[Any]:
     import keras
 
     class Reporter(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        left_out: tuple[str, ...] = ()
+
+        def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+            self.left_out = ()
+
         def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
             context = _current.get()
             if context is not None:  # Keras counts from 0 in each fit, a curve continues
                 context.epoch = epoch = max(epoch, context.epoch + 1)
-            _report(epoch, logs or {})
+            reported = {name: value for name, value in (logs or {}).items() if _is_number(value)}
+            left_out = tuple(name for name in logs or {} if name not in reported)
+            if left_out and not self.left_out:
+                warnings.warn(
+                    f"{', '.join(map(repr, left_out))}: not reported, since what Keras logs of it "
+                    "is no single number",
+                    stacklevel=2,
+                )
+                self.left_out = left_out
+            _report(epoch, reported)
             if context is not None and context.has_done(epoch):
                 context.ends_itself = True  # reports after the fit do not end the trial
                 self.model.stop_training = True
