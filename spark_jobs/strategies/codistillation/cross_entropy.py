@@ -29,6 +29,8 @@ class CrossEntropy(NamedTuple):
             own: Those of the model, through which alone the gradient flows.
         """
         ops = keras.ops
+        # As Keras does before a loss: in 16 bits a probability near 1 has an infinite one.
+        own = ops.cast(own, keras.config.floatx())
         found = [self._probabilities(ops, ops.cast(each, own.dtype)) for each in others]
         # `where` rather than a product: a model that does not count may predict NaN.
         total = sum(ops.where(counted[at] > 0, each, 0.0) for at, each in enumerate(found))
@@ -54,7 +56,8 @@ def cross_entropy_of(keras: Any, loss: Any) -> CrossEntropy:
         loss: The argument of `compile`.
 
     Raises:
-        InvalidArgument: It is another loss, or there are several.
+        InvalidArgument: It is another loss, or one over another axis than the last, or without a
+            class, or there are several.
     """
     known = keras.losses
     given = known.get(loss) if isinstance(loss, str) else loss
@@ -67,6 +70,20 @@ def cross_entropy_of(keras: Any, loss: Any) -> CrossEntropy:
         if given is function:
             return CrossEntropy(kind, from_logits=False)
         if isinstance(given, made):
+            if kind == "categorical":  # that of each number by itself is the same over any axis
+                _check_classes(given)
             return CrossEntropy(kind, bool(given.get_config().get("from_logits")))
     expected = "one categorical or binary cross-entropy of keras.losses, for 'codistillation'"
     raise InvalidArgument("loss", expected, shown(loss), "compile the model with one")
+
+
+def _check_classes(loss: Any) -> None:
+    """Refuse a categorical cross-entropy that differs from the one of `CrossEntropy.towards`."""
+    axis, ignored = getattr(loss, "axis", -1), getattr(loss, "ignore_class", None)
+    if axis != -1 or ignored is not None:
+        raise InvalidArgument(
+            "loss",
+            "a cross-entropy over the last axis and all classes, for 'codistillation'",
+            f"axis={axis}, ignore_class={ignored}",
+            "leave axis and ignore_class out: the loss towards the other models has neither",
+        )

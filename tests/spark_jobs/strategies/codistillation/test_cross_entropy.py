@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit, log_softmax, softmax
 
+from search.errors import InvalidArgument
 from spark_jobs.strategies.codistillation.cross_entropy import cross_entropy_of
 
 OWN, ONE, ANOTHER = np.random.default_rng(0).normal(size=(3, 5, 4))  # logits
@@ -61,3 +62,29 @@ def test_the_loss_is_that_which_the_model_was_compiled_with(name, settings, foun
         assert cross_entropy_of(keras, name) == cross_entropy_of(keras, known) == found
     else:
         assert cross_entropy_of(keras, known(**settings)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "got"),
+    [
+        ("CategoricalCrossentropy", {"axis": 1}, "axis=1, ignore_class=None"),
+        ("SparseCategoricalCrossentropy", {"ignore_class": 0}, "axis=-1, ignore_class=0"),
+    ],
+)
+def test_a_loss_over_another_axis_or_without_a_class_is_refused(name, settings, got):
+    keras = keras_module()
+    with pytest.raises(InvalidArgument) as raised:
+        cross_entropy_of(keras, getattr(keras.losses, name)(**settings))
+    assert str(raised.value) == (
+        "loss: expected a cross-entropy over the last axis and all classes, for 'codistillation', "
+        f"got {got}; leave axis and ignore_class out: the loss towards the other models has neither"
+    )
+
+
+def test_a_certain_prediction_of_16_bits_has_a_finite_loss():
+    """1 - epsilon is 1 in these: so is a probability above 0.998."""
+    keras = keras_module()
+    loss = cross_entropy_of(keras, "binary_crossentropy")
+    own = keras.ops.convert_to_tensor([[1.0], [0.0]], "bfloat16")
+    found = loss.towards(keras, [own], keras.ops.ones(1), own)
+    assert float(found) == pytest.approx(0, abs=1e-5)
