@@ -90,6 +90,14 @@ def _with_loss_of(model: Any, teachers: Teachers) -> Iterator[None]:
         loss = original(x, y, y_pred, sample_weight, **more)
         if not more.get("training", True):
             return loss
+        if x is None:
+            raise InvalidArgument(
+                "compute_loss",
+                "the arguments x, y and y_pred in training, for 'codistillation'",
+                "no x",
+                "in a train_step of your own call self.compute_loss(x, y, y_pred), and in a "
+                "test_step the same with training=False",
+            )
         return loss + teachers.loss(x, y_pred, loss.dtype.name)
 
     with replaced(model, "compute_loss", compute_loss):

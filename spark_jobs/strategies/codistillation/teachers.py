@@ -49,6 +49,7 @@ class Teachers:
         self._versions: dict[int, int] = {}
         self._teaching: Any = None
         self._begun: int | None = None  # the number of steps before the first teacher taught
+        self._asked = False  # whether a step, or the trace of one, has asked for the loss
 
     def begin(self, model: Any) -> None:
         """Copy the worker's model, once it is built, for each of the others."""
@@ -58,6 +59,7 @@ class Teachers:
         zeros = np.zeros(len(others), "float32")  # one number for each teacher, 1 once it teaches
         self._teaching = self._keras.Variable(zeros, trainable=False)
         self._begun = None
+        self._asked = False
 
     def exchange(self, model: Any, steps: int) -> None:
         """Publish the worker's weights, and take those that the others have published.
@@ -83,12 +85,19 @@ class Teachers:
             self._begun = steps if self._begun is None else self._begun
 
     def end(self, steps: int) -> None:
-        """Warn if no teacher has taught in any of the steps.
+        """Warn if no teacher has taught in any of the steps, or none has asked for their loss.
 
         Args:
             steps: The number of the worker's steps in this `fit`.
         """
-        if steps and (self._begun is None or self._begun >= steps):
+        if steps and not self._asked:
+            warnings.warn(
+                "strategy 'codistillation': the model has learnt nothing from the others, since "
+                "its train_step has not called compute_loss; call self.compute_loss(x, y, y_pred) "
+                "in it",
+                stacklevel=2,
+            )
+        elif steps and (self._begun is None or self._begun >= steps):
             warnings.warn(
                 "strategy 'codistillation': the other workers' models have taught nothing in the "
                 f"{steps} steps of this fit, with every={self._settings.every} and "
@@ -108,6 +117,7 @@ class Teachers:
         ops = self._keras.ops
         if not self._models:
             return 0.0
+        self._asked = True
 
         def taught() -> Any:
             others = [teacher(x, training=False) for teacher in self._models.values()]

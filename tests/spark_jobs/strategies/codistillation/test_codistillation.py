@@ -164,6 +164,21 @@ def test_a_loss_that_is_the_same_in_training_and_validation_is_refused(gangs):
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_a_train_step_that_learns_nothing_from_the_others_is_refused_or_warned_of(gangs):
+    refused = (
+        "compute_loss: expected the arguments x, y and y_pred in training, for 'codistillation', "
+        "got no x; in a train_step of your own call self.compute_loss(x, y, y_pred), and in a "
+        "test_step the same with training=False"
+    )
+    warned = (
+        "strategy 'codistillation': the model has learnt nothing from the others, since its "
+        "train_step has not called compute_loss; call self.compute_loss(x, y, y_pred) in it"
+    )
+    assert gangs.values(functions.own_train_steps, 2) == [(refused, [warned])] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_weights_of_the_last_two_trainings_alone_are_kept(gangs):
     """A worker that is one training behind the others may still look for those before the last."""
     assert gangs.values(functions.no_longer_kept, 2) == [2, 2]

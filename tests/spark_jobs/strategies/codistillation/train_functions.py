@@ -257,6 +257,36 @@ def refused_loss(worker: Worker) -> str:
     return ""
 
 
+def own_train_steps(worker: Worker) -> tuple[str, list[str]]:
+    """Return the error of a train step that calls its loss without x, and what one without says."""
+    import keras
+
+    class WithoutInput(keras.Sequential):  # type: ignore[misc]  # Keras has no types
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            return {"loss": self.compute_loss(y=y, y_pred=self(x, training=True))}
+
+    class WithoutLoss(keras.Sequential):  # type: ignore[misc]  # Keras has no types
+        def train_step(self, data: Any) -> Any:
+            return {"loss": keras.ops.mean(self(data[0], training=True))}
+
+    def fit(kind: Any) -> None:
+        model = kind([keras.layers.Input((4,)), *build(worker.rank, "logits").layers])
+        model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(*batch(worker.rank), epochs=2, verbose=0)
+
+    error = ""
+    with worker.connected(Codistillation(every=1, burn_in=0)):
+        try:
+            fit(WithoutInput)
+        except InvalidArgument as raised:
+            error = str(raised)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fit(WithoutLoss)
+    return error, [text for each in caught if "codistillation" in (text := str(each.message))]
+
+
 def no_longer_kept(worker: Worker) -> int:
     """Return the number of published arrays that are kept after four trainings."""
     x, y = batch(worker.rank)
