@@ -282,6 +282,7 @@ def _agree_in_fit(
             hint = "TensorFlow exchanges no gradients within a loop of steps"
             raise InvalidArgument("steps_per_execution", "1 on several workers", got, hint)
         _warn_of_normalization(keras, model)
+        _warn_of_weights(keras, model)
         with strategy.training(given.arguments.get("x")):
             return original(*given.args, **given.kwargs)
 
@@ -299,3 +300,23 @@ def _warn_of_normalization(keras: Any, model: Any) -> None:
             "them; use keras.layers.BatchNormalization(synchronized=True)",
             stacklevel=3,
         )
+
+
+def _warn_of_weights(keras: Any, model: Any) -> None:
+    """Warn of a loss that is divided by the weights of its entries, in each part of a batch."""
+    losses = keras.tree.flatten(model.loss)
+    reductions = {getattr(loss, "reduction", "sum_over_batch_size") for loss in losses}
+    outputs = getattr(model, "outputs", None) or []  # a class of the user's own has none
+    masked = any(getattr(output, "_keras_mask", None) is not None for output in outputs)
+    if "mean_with_sample_weight" in reductions:
+        cause = "mean_with_sample_weight as the reduction of a loss"
+    elif masked and not reductions <= {"sum", "none", None}:
+        cause = "a mask of the model's output"
+    else:
+        return
+    warnings.warn(
+        f"{cause}: each worker divides the loss of its part of a batch by the weights of that part, "
+        "and the means of all parts count the same, so the result depends on the number of "
+        "workers; use sample weights, 0 for what does not count, with the usual reduction",
+        stacklevel=3,
+    )

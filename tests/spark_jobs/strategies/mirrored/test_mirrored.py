@@ -104,6 +104,18 @@ def test_an_uneven_last_batch_and_unsynchronized_normalization_are_warned_of(gan
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_a_loss_that_divides_by_the_weights_of_each_part_is_warned_of(gangs):
+    first, second = gangs.values(functions.warned_of_weights, 2)
+    assert first == second
+    assert first["mask of a sum"] == first["no mask"] == []
+    for name, cause in (("mask", "a mask of the model's output"), ("sum of weights", "mean_with")):
+        (warning,) = first[name]
+        assert warning.startswith(cause)
+        assert "the result depends on the number of workers" in warning
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize(("kind", "steps"), [("shuffled", 12), ("filtered", 10), ("generator", 6)])
 def test_data_of_any_length_is_trained_on_to_its_end(gangs, kind, steps):
     first, second = gangs.values(functions.trained_on_dataset, 2, kind)

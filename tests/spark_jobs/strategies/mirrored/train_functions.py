@@ -153,6 +153,33 @@ def trained_with_an_infinite_gradient(worker: Worker) -> dict[str, Any]:
         }
 
 
+def warned_of_weights(worker: Worker) -> dict[str, list[str]]:
+    """Return the warnings of `fit` for losses that weigh the entries of a batch in several ways."""
+    with worker.mirrored():
+        import keras
+
+        def network(masked: bool) -> Any:
+            embedding = keras.layers.Embedding(17, 4, mask_zero=masked)
+            return keras.Sequential([keras.layers.Input((64,)), embedding, keras.layers.Dense(1)])
+
+        kinds = {
+            "mask": (True, "sum_over_batch_size"),
+            "mask of a sum": (True, "sum"),
+            "no mask": (False, "sum_over_batch_size"),
+            "sum of weights": (False, "mean_with_sample_weight"),
+        }
+        images, _ = digits(BATCH)
+        found = {}
+        for name, (masked, reduction) in kinds.items():
+            model = network(masked)
+            model.compile(loss=keras.losses.MeanSquaredError(reduction))
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                model.fit(16 * images, images[..., None], verbose=0)
+            found[name] = [str(item.message) for item in seen if item.category is UserWarning]
+        return found
+
+
 def trained_by_own_loop(worker: Worker) -> list[Any]:
     """Return the weights after 20 steps of a loop as TensorFlow's guide writes it."""
     with worker.mirrored():
