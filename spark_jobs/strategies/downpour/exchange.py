@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from spark_jobs.strategies.downpour.finish import Finish
 from spark_jobs.strategies.downpour.measured import Measured
 from spark_jobs.strategies.downpour.rules import rule_of
 from spark_jobs.strategies.settings import Downpour
 from spark_jobs.strategies.steps import Steps, is_due
-from spark_jobs.strategies.weights import assign, flat, reals, sendable
+from spark_jobs.strategies.weights import Vector, assign, flat, reals, sendable
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.arrays import Array
@@ -43,6 +45,9 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
             self._vector = communicator.share(initial, _add)
             self._shared = Measured(self._vector)
             self._rule = rule_of(settings, self._shared, initial, communicator.size)
+            kind = initial.dtype.name
+            self._rounds = any(str(each.dtype) != kind for each in model.trainable_weights)
+            self._rounded_off: Vector | float = 0.0
             self._steps = Steps()
             self.figures: dict[str, float] = {}
             self.finish = Finish(communicator)
@@ -69,17 +74,22 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
             model = self.model
             assign(model.trainable_weights, self._vector.fetch())
             statistics = reals(keras, model.non_trainable_weights)
-            assign(statistics, communicator.all_reduce([flat(keras, statistics)])[0])
+            # In 64 bits, so that the mean of equal numbers, as of frozen layers, is that number.
+            own = flat(keras, statistics).astype(np.float64)
+            assign(statistics, communicator.all_reduce([own])[0])
             communicator.barrier()  # nobody fetches any more
             self._vector.close()
             self.finish.close()
 
         def _exchange(self, *, push: bool, fetch: bool) -> None:
             weights = self.model.trainable_weights  # not kept: JAX takes their values away
-            own = flat(keras, weights)
+            # Else what the variables have rounded would be sent as a change, by each worker.
+            own = flat(keras, weights) + self._rounded_off
             changed = self._rule.exchange(own, push=push, fetch=fetch)
             if changed is not own:
                 assign(weights, changed)
+                if self._rounds:
+                    self._rounded_off = changed - flat(keras, weights)
 
     class Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_train_begin(self, logs: Logs = None) -> None:

@@ -102,6 +102,21 @@ def test_moving_statistics_are_averaged_at_the_end(gangs):
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_weights_that_are_not_trained_stay_the_same_bits(gangs):
+    for before, after in gangs.values(functions.frozen, 3):
+        for one, other in zip(before, after, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_what_a_worker_rounds_is_not_sent_as_a_change(gangs):
+    """The sum is 1 + 3/256, which bfloat16 rounds to 1 + 1/64."""
+    assert gangs.values(functions.rounded, 3) == [[1 + 1 / 64]] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_fit_may_be_called_in_any_way(gangs):
     first, second = gangs.values(functions.fitted_in_other_ways, 2)
     for one, other in zip(first[0], second[0], strict=True):

@@ -169,6 +169,43 @@ def normalized(worker: Worker) -> dict[str, Any]:
     }
 
 
+def frozen(worker: Worker) -> list[Any]:
+    """Return the weights of a layer that is not trained, before `fit` and after it."""
+    x, y = digits(worker)
+    with worker.connected(Downpour()):
+        model = build()
+        model.layers[0].trainable = False
+        model.compile("sgd", model.loss)
+        before = model.layers[0].get_weights()
+        model.fit(x, y, batch_size=BATCH, verbose=0)
+    return [before, model.layers[0].get_weights()]
+
+
+def rounded(worker: Worker) -> list[float]:
+    """Return the weights, of 16 bits, to which a change of each worker is added in the first step.
+
+    Nothing is learnt: in the other steps the workers only exchange their weights.
+    """
+    import keras
+
+    x, y = digits(worker)
+    with worker.connected(Downpour(fetch_every=1, push_every=1)) as communicator:
+
+        class Change(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                if batch == 0:
+                    changed = [1 - 1 / 256, 1 + 1 / 64, 1.0][worker.rank]
+                    self.model.set_weights([np.full((64, 1), changed)])
+                else:
+                    communicator.barrier()
+
+        dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", dtype="bfloat16")
+        model = keras.Sequential([keras.layers.Input((64,)), dense])
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        model.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[Change()])
+        return [float(number) for number in np.unique(model.get_weights()[0])]
+
+
 def fitted_in_other_ways(worker: Worker) -> list[Any]:
     """Return the weights after a `fit` with several steps in one call, then with Keras' own list.
 
