@@ -41,7 +41,8 @@ def _part(name: str, data: Any, items: slice, lengths: dict[int, str]) -> Any:
     if tensorflow is not None and isinstance(data, tensorflow.data.Dataset):
         return data.shard(items.step, items.start)
     if isinstance(data, list) or _is_array(data):
-        lengths.setdefault(len(data), name)
+        # Not len() of both: sparse matrices of SciPy have none.
+        lengths.setdefault(data.shape[0] if _is_array(data) else len(data), name)
         return data.iloc[items] if hasattr(data, "iloc") else data[items]
     raise InvalidArgument(
         name, "an array, a list, a tf.data.Dataset, or a dict or tuple of these", shown(data)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 from search.errors import InvalidArgument
 from spark_jobs.strategies.sharding import part_of
@@ -30,6 +31,14 @@ def test_rows_of_tables_are_divided():
     table = pd.DataFrame({"a": [1, 2, 3]}, index=[7.5, 8.5, 9.5])
     assert part_of(table, 0, 2)["a"].tolist() == [1, 3]
     assert part_of((table, table["a"]), 1, 2)[1].tolist() == [2]
+
+
+def test_rows_of_sparse_matrices_are_divided():
+    """Their length is refused by SciPy."""
+    matrix = csr_matrix([[1, 0], [0, 2], [3, 0]])
+    assert part_of(matrix, 0, 2).toarray().tolist() == [[1, 0], [3, 0]]
+    with pytest.raises(InvalidArgument, match="data\\[0\\] of 3, data\\[1\\] of 2"):
+        part_of((matrix, [1, 2]), 0, 2)
 
 
 @pytest.mark.parametrize(
