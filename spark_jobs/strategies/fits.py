@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -91,14 +91,28 @@ def _changed(keras: Any, around: Around) -> Callable[..., Any]:
         given = signature.bind(model, *args, **kwargs)
         callbacks = given.arguments.get("callbacks")
         with around(keras, model, given.arguments) as (before, after):
-            given.arguments["callbacks"] = _with_ours(keras, model, callbacks, before, after)
+            given.arguments["callbacks"] = with_ours(keras, model, callbacks, before, after)
             return original(*given.args, **given.kwargs)
 
     return fit
 
 
-def _with_ours(keras: Any, model: Any, callbacks: Any, before: list[Any], after: list[Any]) -> Any:
-    """Return the callbacks of a `fit` with ours around them, but before those of Keras itself."""
+def with_ours(
+    keras: Any,
+    model: Any,
+    callbacks: Any,
+    before: Sequence[Any] = (),
+    after: Sequence[Any] = (),
+) -> Any:
+    """Return the callbacks of a `fit` with ours around them, but before those of Keras itself.
+
+    Args:
+        keras: The module `keras`.
+        model: The model that is fitted.
+        callbacks: The argument `callbacks` of `fit`, which stays as it is.
+        before: Our callbacks that come before those of the user. Default: none.
+        after: Our callbacks that come after those of the user. Default: none.
+    """
     if not isinstance(callbacks, keras.callbacks.CallbackList):
         own = [] if callbacks is None else keras.tree.flatten(callbacks)
         return [*before, *own, *after]

@@ -9,13 +9,12 @@ import numpy as np
 
 from spark_jobs.strategies.downpour.finish import Finish
 from spark_jobs.strategies.downpour.measured import Measured
-from spark_jobs.strategies.downpour.rules import rule_of
+from spark_jobs.strategies.downpour.rules import add, rule_of
 from spark_jobs.strategies.settings import Downpour
 from spark_jobs.strategies.steps import Steps, is_due
 from spark_jobs.strategies.weights import Vector, assign, flat, reals, sendable
 
 if TYPE_CHECKING:
-    from spark_jobs.communicator.arrays import Array
     from spark_jobs.communicator.communicator import Communicator
 
 Logs = MutableMapping[str, Any] | None
@@ -42,7 +41,7 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
             model = self.model
             _take_from_rank_0(keras, communicator, model)
             initial = flat(keras, model.trainable_weights)
-            self._vector = communicator.share(initial, _add)
+            self._vector = communicator.share(initial, add)
             self._shared = Measured(self._vector)
             self._rule = rule_of(settings, self._shared, initial, communicator.size)
             kind = initial.dtype.name
@@ -115,7 +114,3 @@ def _take_from_rank_0(keras: Any, communicator: Communicator, model: Any) -> Non
     own = [sendable(keras, variable) for variable in model.weights]
     for variable, array in zip(model.weights, communicator.broadcast(own), strict=True):
         variable.assign(array)
-
-
-def _add(values: Array, change: Array) -> None:
-    values += change

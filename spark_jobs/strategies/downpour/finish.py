@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spark_jobs.strategies.downpour.rules import add
+
 if TYPE_CHECKING:
     from spark_jobs.communicator.arrays import Array
     from spark_jobs.communicator.communicator import Communicator
@@ -29,7 +31,7 @@ class Finish:
         self._rank = communicator.rank
         self._size = communicator.size
         self._last = communicator.share(np.full(self._size, np.inf), _lower)
-        self._finished = communicator.share(np.zeros(self._size), _add)
+        self._finished = communicator.share(np.zeros(self._size), add)
 
     def end_after(self, epoch: int) -> None:
         """Ask all workers to end after an epoch."""
@@ -55,10 +57,6 @@ class Finish:
         """Free what this worker keeps for the others; all have returned from `wait`."""
         self._last.close()
         self._finished.close()
-
-
-def _add(values: Array, change: Array) -> None:
-    values += change
 
 
 def _lower(values: Array, change: Array) -> None:

@@ -20,6 +20,11 @@ class Shared(Protocol):
         """Add a change; return how many changes others have made since the last fetch."""
 
 
+def add(values: Vector, change: Vector) -> None:
+    """Add a worker's change to a part of a shared vector, in place."""
+    values += change
+
+
 class Rule(Protocol):
     """A worker's part in the exchange of weights. It keeps the arrays that it gets and returns."""
 

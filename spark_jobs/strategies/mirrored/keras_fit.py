@@ -20,6 +20,7 @@ import numpy as np
 from search.errors import InvalidArgument
 from spark_jobs.import_hooks import when_imported
 from spark_jobs.strategies.collectives import Collectives
+from spark_jobs.strategies.fits import with_ours
 from spark_jobs.strategies.in_step.agreement import agreement
 from spark_jobs.strategies.in_step.slow_worker import Lags
 from spark_jobs.strategies.mirrored.keras_versions import (
@@ -269,14 +270,12 @@ def _agree_in_fit(
     @functools.wraps(original)
     def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
         given = signature.bind(model, *args, **kwargs)
-        callbacks = given.arguments.get("callbacks")
-        if isinstance(callbacks, keras.callbacks.CallbackList):
-            last = agreement(keras, collectives, lags)
-            last.set_model(model)
-            callbacks.append(last)
-        else:
-            own = [] if callbacks is None else trainer.tree.flatten(callbacks)
-            given.arguments["callbacks"] = [*own, agreement(keras, collectives, lags)]
+        given.arguments["callbacks"] = with_ours(
+            keras,
+            model,
+            given.arguments.get("callbacks"),
+            after=[agreement(keras, collectives, lags)],
+        )
         if model.steps_per_execution != 1:
             got = f"{model.steps_per_execution} steps in one execution"
             hint = "TensorFlow exchanges no gradients within a loop of steps"

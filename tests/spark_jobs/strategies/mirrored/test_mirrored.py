@@ -154,6 +154,7 @@ def test_all_workers_leave_fit_if_a_callback_of_one_asks(gangs, when):
     first, second = gangs.values(functions.stopped_by_one, 2, when)
     assert first == second
     assert first["epochs"] == 2
+    assert first["given"] == ["Stop", "History"]  # unchanged, for the next fit
 
 
 @pytest.mark.slow
