@@ -314,8 +314,8 @@ def _warn_of_weights(keras: Any, model: Any) -> None:
     else:
         return
     warnings.warn(
-        f"{cause}: each worker divides the loss of its part of a batch by the weights of that part, "
-        "and the means of all parts count the same, so the result depends on the number of "
+        f"{cause}: each worker divides the loss of its part of a batch by the weights of that "
+        "part, and the means of all parts count the same, so the result depends on the number of "
         "workers; use sample weights, 0 for what does not count, with the usual reduction",
         stacklevel=3,
     )
