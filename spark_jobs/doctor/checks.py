@@ -28,6 +28,7 @@ from spark_jobs.storage.host_cache import HostCache
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
+from spark_jobs.zygote.shared_import import zygote_environment
 
 DRIVERS_FILE = "driver"
 """The driver's file in the folder of an examination."""
@@ -87,8 +88,8 @@ def _run_python(
     Raises:
         RuntimeError: The program failed; the message is its last line.
     """
-    variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **environment}
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    # As of a zygote: it runs the user's code, for which Spark's secrets are not.
+    variables = {**zygote_environment(), "TF_CPP_MIN_LOG_LEVEL": "2", **environment}
     seconds = max(1, int(limit))
     try:
         ended = subprocess.run(

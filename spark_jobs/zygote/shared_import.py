@@ -29,9 +29,13 @@ SELECTS_JAX = "spark_jobs.strategies.on_jax.selected"
 SECRETS = (
     "PYTHON_WORKER_FACTORY_SECRET",
     "_SPARK_AUTH_SECRET",
+    "_SPARK_SSL_RPC_KEY_PASSWORD",
+    "_SPARK_SSL_RPC_PRIVATE_KEY_PASSWORD",
+    "_SPARK_SSL_RPC_KEY_STORE_PASSWORD",
+    "_SPARK_SSL_RPC_TRUST_STORE_PASSWORD",
     "SPARK_CONNECT_AUTHENTICATE_TOKEN",
 )
-"""Variables with secrets of Spark: of its workers, the application, a server of Spark Connect.
+"""Variables with secrets of Spark: of its workers, the application and its TLS, of Spark Connect.
 
 They are for no user code.
 """

@@ -987,6 +987,10 @@ class TestForked(ProcessContract):
             "PYTHONDONTWRITEBYTECODE",
             "PYTHON_WORKER_FACTORY_SECRET",
             "_SPARK_AUTH_SECRET",
+            "_SPARK_SSL_RPC_KEY_PASSWORD",
+            "_SPARK_SSL_RPC_PRIVATE_KEY_PASSWORD",
+            "_SPARK_SSL_RPC_KEY_STORE_PASSWORD",
+            "_SPARK_SSL_RPC_TRUST_STORE_PASSWORD",
             "SPARK_CONNECT_AUTHENTICATE_TOKEN",
         )
         for name in names:

@@ -1,0 +1,20 @@
+"""What the doctor runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+
+from spark_jobs.doctor.checks import _run_python
+from spark_jobs.zygote.shared_import import SECRETS
+
+LOOK = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+def test_the_process_that_loads_a_train_function_has_the_environment_of_a_trial(monkeypatch):
+    for name in SECRETS:
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    changes = {"CUDA_VISIBLE_DEVICES": "1", "OMP_NUM_THREADS": None}
+    found = json.loads(_run_python(LOOK, b"", changes, 60.0))
+    assert not found.keys() & {*SECRETS, "OMP_NUM_THREADS"}
+    assert found["CUDA_VISIBLE_DEVICES"] == "1"
