@@ -141,6 +141,10 @@ class ClassicSession(Session):
         if bar.isDefined():
             bar.get().stop()
 
+    def _processors(self) -> int:
+        jvm: Any = self._context._jvm
+        return int(jvm.java.lang.Runtime.getRuntime().availableProcessors())
+
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
         """Return how many tasks the cluster can run at once."""
         configured = self._slots_configured()

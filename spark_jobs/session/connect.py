@@ -11,6 +11,7 @@ import contextlib
 import copy
 import os
 import re
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,6 +44,7 @@ from spark_jobs.trial.context import DataSettings
 
 _FIRST_ANSWER = 60.0  # seconds for the first answer of a server that has just started
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_NOBODY = f"experiment-{secrets.token_hex(8)}"  # a tag of no operation, not of the user's either
 _ENDED = "INVALID_HANDLE.SESSION_"  # the server's error class for a lost session
 # Failed checks in a row, for other reasons, after which the server counts as gone.
 _REFUSALS = round(time_limits.SERVER_REFUSAL / time_limits.SERVER_LOOK)
@@ -111,7 +113,7 @@ class ConnectSession(Session):
             raise
 
     def _interrupt(self, tag: str) -> None:
-        self._ask("Interrupt", self._client._interrupt_request("tag", tag or "nobody"))
+        self._ask("Interrupt", self._client._interrupt_request("tag", tag or _NOBODY))
 
     def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
         """Return this session for slots that ask for these GPUs, if all its tasks get them.
@@ -242,7 +244,7 @@ class ConnectSession(Session):
         """
         needs, gpus, cores = self.task_needs, executor_gpus(self.setting), self._cores()
         each = self._executor_cores()
-        if not needs.gpus or each is None:
+        if each is None:
             return needs.fit(cores, gpus * (self._most_executors() or 1))
         return cores // each * needs.fit(each, gpus)
 

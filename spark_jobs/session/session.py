@@ -331,9 +331,9 @@ class Session(abc.ABC):
         """Return the cores of the smallest executor; None if unknown."""
         if there := self.cluster().executors:
             return min(executor.cores for executor in there)
-        if match := _LOCAL_CLUSTER.match(self.master):
-            return int(match[2])
         cores = self.setting("spark.executor.cores")
+        if match := _LOCAL_CLUSTER.match(self.master):
+            return min(int(match[2]), int(cores or match[2]))
         return None if cores is None else int(cores)
 
     def _slots_configured(self) -> int:
@@ -343,15 +343,36 @@ class Session(abc.ABC):
         if match := _LOCAL.fullmatch(self.master):
             if match[1] != "*":
                 return needs.fit(int(match[1]), gpus)
-            return needs.fit(os.cpu_count() or 1, gpus) if self.on_this_host else 0
+            return needs.fit(self._processors(), gpus) if self.on_this_host else 0
         if match := _LOCAL_CLUSTER.match(self.master):
-            return int(match[1]) * needs.fit(int(match[2]), gpus)
+            workers, cores = int(match[1]), int(match[2])
+            each = min(cores, int(self.setting("spark.executor.cores") or cores))
+            return self._slots_of(workers * (cores // each), each)
         cores = int(self.setting("spark.executor.cores") or 1)
         if self._is_on("spark.dynamicAllocation.enabled"):
             executors = int(self.setting("spark.dynamicAllocation.maxExecutors") or 2**31 - 1)
         else:
             executors = int(self.setting("spark.executor.instances") or 0)
-        return executors * needs.fit(cores, gpus)
+        return self._slots_of(executors, cores)
+
+    def _slots_of(self, executors: int, cores: int) -> int:
+        """Return the slots of a number of executors with the same cores, if it may have as many."""
+        needs, gpus, most = self.task_needs, executor_gpus(self.setting), self._most_cores()
+        if most is not None and self.setting("spark.executor.cores") is not None:
+            executors = min(executors, most // cores)
+        slots = executors * needs.fit(cores, gpus)
+        return slots if most is None else min(slots, needs.fit(most, gpus * executors))
+
+    def _most_cores(self) -> int | None:
+        """Return the cores that the application may have on a standalone cluster; None: all."""
+        if not self.master.startswith(("spark:", "local-cluster")):
+            return None
+        most = self.setting("spark.cores.max")
+        return None if most is None else int(most)
+
+    def _processors(self) -> int:
+        """Return the number of processors that Spark counts on this host."""
+        return len(os.sched_getaffinity(0))
 
     def present_slots(self, tick: Callable[[], None] | None = None) -> int | None:
         """Return how many tasks the present executors can run at once.

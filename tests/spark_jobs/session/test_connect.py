@@ -77,6 +77,11 @@ def test_slots_are_no_more_than_gpus_are_enough_for(session, slots):
     assert session.task_slots() == slots
 
 
+def test_cores_that_are_left_over_in_executors_are_no_slots():
+    session = FakeSession(6, "local-cluster[2,3,1024]", **{"spark.task.cpus": "2"})
+    assert session.task_slots() == 2
+
+
 def test_the_number_of_slots_is_final_only_where_settings_limit_it():
     assert FakeSession(2, "local[*]").may_get_more_slots  # the cores of the server's host
     assert FakeSession(2, "spark://host:7077").may_get_more_slots

@@ -63,6 +63,9 @@ class Settings:
     on_this_host = ClassicSession.on_this_host
     configured = _slots_configured = ClassicSession._slots_configured
     may_get_more_slots = ClassicSession.may_get_more_slots
+    _processors = Session._processors
+    _slots_of = ClassicSession._slots_of
+    _most_cores = ClassicSession._most_cores
     _most_executors = ClassicSession._most_executors
     check_worker_timeouts = ClassicSession.check_worker_timeouts
     _is_on = ClassicSession._is_on
@@ -95,6 +98,37 @@ class Settings:
 )
 def test_task_slots_that_a_cluster_can_come_to(settings, slots):
     assert Settings("yarn", **settings).configured() == slots
+
+
+@pytest.mark.parametrize(
+    ("settings", "slots"),
+    [
+        ({}, 8),
+        ({"spark.executor.cores": "3"}, 6),  # the fourth core of each worker is left over
+        ({"spark.executor.cores": "2"}, 8),
+        ({"spark.cores.max": "3"}, 3),
+        ({"spark.cores.max": "3", "spark.executor.cores": "2"}, 2),
+        ({"spark.cores.max": "3", "spark.task.cpus": "2"}, 1),
+    ],
+)
+def test_slots_of_two_workers_with_four_cores(settings, slots):
+    assert Settings("local-cluster[2,4,1024]", **settings).configured() == slots
+
+
+def test_slots_of_a_standalone_cluster_are_no_more_than_the_cores_of_the_application():
+    settings = DYNAMIC | {
+        "spark.dynamicAllocation.maxExecutors": "10",
+        "spark.executor.cores": "2",
+        "spark.cores.max": "5",
+    }
+    assert Settings("spark://host:7077", **settings).configured() == 4
+    assert Settings("yarn", **settings).configured() == 20
+
+
+def test_a_local_session_has_the_processors_that_its_jvm_counts(sparks):
+    spark = sparks.get("local[*]")
+    processors = spark.sparkContext._jvm.java.lang.Runtime.getRuntime().availableProcessors()
+    assert ClassicSession(spark).task_slots() == processors
 
 
 CORES = {"spark.executor.cores": "4"}
