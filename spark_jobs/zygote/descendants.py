@@ -10,9 +10,6 @@ import psutil
 
 from spark_jobs import time_limits
 
-_GAPS = 3  # and as many times as long as it ever was between two reports
-_PIPE = 1 << 18  # bytes of a trial's output that may be unread
-
 
 def has_crashed(pid: int) -> bool:
     """Return whether an ended child was ended by a signal; the child is not reaped."""
@@ -34,7 +31,7 @@ def end_descendants() -> None:
 
 
 def kill_all(processes: list[psutil.Process]) -> None:
-    """Kill processes, some of which may be gone."""
+    """Kill processes, some of which may be gone, or run as another user."""
     for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             process.kill()

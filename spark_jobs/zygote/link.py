@@ -27,6 +27,7 @@ from spark_jobs.zygote.process import KeptProcess, OwnProcess, ZygoteProcess
 from spark_jobs.zygote.shared_import import imports_of
 
 _SLICES = 12  # of the silence that is allowed; while this process is stopped at most one passes
+_TAIL = 10_000  # bytes of its log in which its error is looked for
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 _DIED = Failure("machine", "the process that supervises the trial was ended from outside")
 # Such signals come from the trial or from people, never from a failing host.
@@ -111,7 +112,7 @@ class ZygoteLink:
                 self._attempt = task.attempt
                 write_frame(self._socket.fileno(), encode(task))
         except OSError:
-            return _DIED
+            return self._died()
         try:
             while True:
                 match self._hear():
@@ -125,7 +126,7 @@ class ZygoteLink:
                         return ended
                     case other:
                         self.process.kill(group)
-                        return other if isinstance(other, Failure) else _DIED
+                        return other if isinstance(other, Failure) else self._died()
         finally:
             with self._writing:
                 self._trial = None
@@ -160,6 +161,15 @@ class ZygoteLink:
         os.close(self._lifeline)
         self.process.end()
         self._log.close()
+
+    def _died(self) -> Failure:
+        """Return the failure of a trial whose zygote has ended; its error, if it printed one."""
+        self._log.seek(0)
+        text = self._log.read()[-_TAIL:].decode("utf-8", "replace").strip()
+        if "Traceback (most recent call last)" not in text:
+            return _DIED
+        last = text.rpartition("\n")[2]
+        return Failure("machine", f"the process that supervises the trial failed: {last}")
 
     def _close_files(self) -> None:
         self._socket.close()

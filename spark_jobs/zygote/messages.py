@@ -7,12 +7,7 @@ import msgspec
 from search.trial import Outcome
 from spark_jobs.messages import Report
 from spark_jobs.trial.link import EndTrial, StopTrial
-from spark_jobs.trial.trial_process import (
-    Task,
-)
-
-_GAPS = 3  # and as many times as long as it ever was between two reports
-_PIPE = 1 << 18  # bytes of a trial's output that may be unread
+from spark_jobs.trial.trial_process import Task
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
