@@ -111,8 +111,8 @@ class ChannelServer:
     def __init__(
         self, host: str, handler: Handler, *, advertised: str | None = None, slots: int = 1
     ) -> None:
-        self._host = host
-        self._advertised = advertised or host
+        self._host = host.strip("[]")  # of an IPv6 address, as Spark's settings have it
+        self._advertised = (advertised or host).strip("[]")
         self._exchange = Exchange(handler)
         self._connections = 2 * slots + _SPARE_CONNECTIONS
         self._token = secrets.token_hex(32)
@@ -147,6 +147,8 @@ class ChannelServer:
         self._stop()
 
     def _stop(self) -> None:
+        if self._thread.ident is None:  # it could not be started
+            return
         self._started.wait()
         if self._loop is not None and not self._ended.is_set():
             with contextlib.suppress(RuntimeError):  # the loop has just ended by itself

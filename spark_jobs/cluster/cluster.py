@@ -100,7 +100,8 @@ def executor_needs(setting: Callable[[str], str | None]) -> str:
     Args:
         setting: Returns a Spark setting, or None if it is not set.
     """
-    parts = [f"{setting('spark.executor.memory') or '1g'} of memory"]
+    memory = setting("spark.executor.memory") or "1g"
+    parts = [f"{memory}{'m' if memory.isdecimal() else ''} of memory"]
     cores = setting("spark.executor.cores")
     if cores is not None:
         parts.append("1 core" if cores == "1" else f"{cores} cores")

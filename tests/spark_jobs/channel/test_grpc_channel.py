@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -46,6 +48,28 @@ class TestChannel(ChannelContract):
                 yield server, lambda slot: ChannelClient(server.address, slot)
 
         return opened
+
+
+def has_ipv6():
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="needs IPv6")
+def test_an_address_of_ipv6_may_have_brackets_as_in_sparks_settings():
+    with ChannelServer("[::1]", Script(Heard()), advertised="[2001:db8::1]") as server:
+        assert re.fullmatch(r"\[2001:db8::1\]:\d+", server.address.target)
+
+
+def test_a_server_without_a_thread_is_an_error(monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", start)
+    with pytest.raises(RuntimeError, match="can't start"), ChannelServer(LOOPBACK, Script(Heard())):
+        pass
 
 
 def test_reports_need_the_token():

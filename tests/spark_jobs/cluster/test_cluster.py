@@ -124,6 +124,7 @@ def test_executors_in_words(executors, words):
     [
         ({}, "1g of memory"),
         ({"cores": "1", "memory": "2g"}, "2g of memory and 1 core"),
+        ({"memory": "2048"}, "2048m of memory"),
         ({"cores": "4", "resource.gpu.amount": "1"}, "1g of memory, 4 cores and 1 GPU"),
     ],
 )
