@@ -85,7 +85,7 @@ class Reporter:
         self._gang_beat = gang_beat
         self._waiting: deque[tuple[Attempt, Report]] = deque(maxlen=_MOST_WAITING)
         self._followed: tuple[Attempt, Tail] | None = None
-        self._unsent = ""  # output that was not delivered
+        self._unsent = ""  # output of the followed attempt that was not delivered
         self._running: Attempt | None = None
         self._heard = heard or Heard()  # the driver's last answer
         self._said = time.monotonic()  # when something was sent last
@@ -135,7 +135,7 @@ class Reporter:
     def follow(self, attempt: Attempt, logs: Sequence[Path]) -> None:
         """Send the text that is added to an attempt's logs, until the next `flush`."""
         with self._changed:
-            self._followed = attempt, Tail(logs)
+            self._followed, self._unsent = (attempt, Tail(logs)), ""
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
@@ -237,7 +237,8 @@ class Reporter:
 
     def _put_back(self, attempt: Attempt, reports: tuple[Report, ...], output: str) -> None:
         with self._changed:
-            self._unsent = output
+            if self._followed is not None and self._followed[0] == attempt:
+                self._unsent = output
             room = _MOST_WAITING - len(self._waiting)
             kept = reports[max(0, len(reports) - room) :]
             self._waiting.extendleft((attempt, report) for report in reversed(kept))

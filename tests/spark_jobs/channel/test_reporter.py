@@ -356,6 +356,30 @@ class TestFollowing:
         assert (driver.output(FIRST), driver.output(SECOND)) == ("", "of the second\n")
         assert (driver.steps(FIRST), driver.steps(SECOND)) == ([0, 1, 2], [10, 11])
 
+    @pytest.mark.parametrize("late", [False, True])
+    def test_output_that_was_not_delivered_is_not_taken_for_a_later_attempts(
+        self, reporter, driver, logs, monkeypatch, late
+    ):
+        monkeypatch.setattr(module, "_PAUSE", 0.0)
+        driver.hold()
+        driver.lost = True
+        logs[0].write_text("of the first")
+        reporter.follow(FIRST, logs)
+        driver.wait_until(lambda: driver.calls)
+        if not late:  # its failure is known before the next attempt is followed
+            driver.release()
+            driver.wait_until(lambda: driver.calls > 1)
+            driver.hold()
+        assert not reporter.flush(0.0)
+        logs[0].write_text("of the second")
+        reporter.follow(SECOND, logs)
+        before = driver.calls
+        driver.release()
+        driver.wait_until(lambda: driver.calls > before)  # what was on its way has failed
+        driver.lost = False
+        driver.wait_until(lambda: "second" in driver.output(SECOND))
+        assert driver.output(SECOND) == "of the second"
+
     def test_a_stop_comes_back_for_output_too(self, reporter, driver, logs):
         driver.answer = Heard(stop="its slot was given up")
         reporter.follow(FIRST, logs)
