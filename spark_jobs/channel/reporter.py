@@ -135,7 +135,8 @@ class Reporter:
     def follow(self, attempt: Attempt, logs: Sequence[Path]) -> None:
         """Send the text that is added to an attempt's logs, until the next `flush`."""
         with self._changed:
-            self._followed, self._unsent = (attempt, Tail(logs)), ""
+            self._followed = attempt, Tail(logs)
+            self._unsent = ""
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
