@@ -147,7 +147,7 @@ class ClassicSession(Session):
 
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
         """Return how many tasks the cluster can run at once."""
-        configured = self._slots_configured()
+        configured = self._configured.slots(self.task_needs)
         if configured == 0 and tick is not None:
             # On a standalone cluster executors register after the session has started.
             self._wait_for_executors(tick)
@@ -181,7 +181,7 @@ class ClassicSession(Session):
     def cluster(self) -> Cluster:
         """Return the present executors."""
         executors = executors_of(self._context)
-        return Cluster(executors, self._most_executors(), self._context.uiWebUrl)
+        return Cluster(executors, self._configured.most, self._context.uiWebUrl)
 
     def failing_hosts(self) -> Sequence[FailingHost]:
         """Return the hosts on which executors cannot start, of a standalone cluster only.

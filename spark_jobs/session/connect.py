@@ -234,7 +234,7 @@ class ConnectSession(Session):
 
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
         """Return how many tasks the cluster can run at once, without waiting for executors."""
-        return max(1, self._slots_now(), self._slots_configured())
+        return max(1, self._slots_now(), self._configured.slots(self.task_needs))
 
     def _slots_now(self) -> int:
         """Return how many tasks fit on the present executors.
@@ -245,12 +245,12 @@ class ConnectSession(Session):
         needs, gpus, cores = self.task_needs, executor_gpus(self.setting), self._cores()
         each = self._executor_cores()
         if each is None:
-            return needs.fit(cores, gpus * (self._most_executors() or 1))
+            return needs.fit(cores, gpus * (self._configured.most or 1))
         return cores // each * needs.fit(each, gpus)
 
     def cluster(self) -> Cluster:
         """Return the executors by the settings; a client cannot know the present ones."""
-        return Cluster(None, self._most_executors())
+        return Cluster(None, self._configured.most)
 
     def failing_hosts(self) -> Sequence[FailingHost]:
         """Return nothing: a client cannot know them."""

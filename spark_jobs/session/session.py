@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 
 from search.errors import InvalidArgument, shown
 from spark_jobs.cluster.cluster import Cluster
+from spark_jobs.cluster.configured import ConfiguredExecutors, is_on
 from spark_jobs.cluster.exposure import Exposure, protection_of_spark
 from spark_jobs.cluster.standalone_pages import FailingHost
 from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus
@@ -23,9 +24,7 @@ from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings
 
-_LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _PORTS = re.compile(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*")
-_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
 
 SLOTS = "nothing byte"
 """Spark's schema of the rows that a search's slots yield: none, but Spark needs a column."""
@@ -175,12 +174,7 @@ class Session(abc.ABC):
         Not in local mode, nor where settings limit the number and the size of executors. Those of a
         standalone cluster without dynamic allocation are as many as its workers, which may join.
         """
-        if self.master.startswith("local"):
-            return not self._slots_configured()
-        dynamic = self._is_on("spark.dynamicAllocation.enabled")
-        if self.master.startswith("spark:") and not dynamic:
-            return True
-        return self.setting("spark.executor.cores") is None or self._most_executors() is None
+        return self._configured.may_grow(self.task_needs)
 
     @abc.abstractmethod
     def cluster(self) -> Cluster:
@@ -325,54 +319,26 @@ class Session(abc.ABC):
         )
 
     def _is_on(self, name: str) -> bool:
-        return (self.setting(name) or "false").lower() == "true"
+        return is_on(self.setting, name)
 
     def _executor_cores(self) -> int | None:
         """Return the cores of the smallest executor; None if unknown."""
         if there := self.cluster().executors:
             return min(executor.cores for executor in there)
-        cores = self.setting("spark.executor.cores")
-        if match := _LOCAL_CLUSTER.match(self.master):
-            return min(int(match[2]), int(cores or match[2]))
-        return None if cores is None else int(cores)
+        return self._configured.cores
 
-    def _slots_configured(self) -> int:
-        needs, gpus = self.task_needs, executor_gpus(self.setting)
-        if self.master == "local":
-            return 1
-        if match := _LOCAL.fullmatch(self.master):
-            if match[1] != "*":
-                return needs.fit(int(match[1]), gpus)
-            return needs.fit(self._processors(), gpus) if self.on_this_host else 0
-        if match := _LOCAL_CLUSTER.match(self.master):
-            workers, cores = int(match[1]), int(match[2])
-            each = min(cores, int(self.setting("spark.executor.cores") or cores))
-            return self._slots_of(workers * (cores // each), each)
-        cores = int(self.setting("spark.executor.cores") or 1)
-        if self._is_on("spark.dynamicAllocation.enabled"):
-            executors = int(self.setting("spark.dynamicAllocation.maxExecutors") or 2**31 - 1)
-        else:
-            executors = int(self.setting("spark.executor.instances") or 0)
-        return self._slots_of(executors, cores)
-
-    def _slots_of(self, executors: int, cores: int) -> int:
-        """Return the slots of a number of executors with the same cores, if it may have as many."""
-        needs, gpus, most = self.task_needs, executor_gpus(self.setting), self._most_cores()
-        if most is not None and self.setting("spark.executor.cores") is not None:
-            executors = min(executors, most // cores)
-        slots = executors * needs.fit(cores, gpus)
-        return slots if most is None else min(slots, needs.fit(most, gpus * executors))
-
-    def _most_cores(self) -> int | None:
-        """Return the cores that the application may have on a standalone cluster; None: all."""
-        if not self.master.startswith(("spark:", "local-cluster")):
-            return None
-        most = self.setting("spark.cores.max")
-        return None if most is None else int(most)
+    @property
+    def _configured(self) -> ConfiguredExecutors:
+        return ConfiguredExecutors(
+            master=self.master,
+            on_this_host=self.on_this_host,
+            setting=self.setting,
+            processors=self._processors,
+        )
 
     def _processors(self) -> int:
-        """Return the number of processors that Spark counts on this host."""
-        return len(os.sched_getaffinity(0))
+        """Return the number of processors that Spark counts here; 0 if it runs elsewhere."""
+        return len(os.sched_getaffinity(0)) if self.on_this_host else 0
 
     def present_slots(self, tick: Callable[[], None] | None = None) -> int | None:
         """Return how many tasks the present executors can run at once.
@@ -387,17 +353,6 @@ class Session(abc.ABC):
             return slots
         there = self.cluster().tasks(self.task_needs)
         return None if there is None else max(1, there)
-
-    def _most_executors(self) -> int | None:
-        """Return the maximum number of executors; None if unknown."""
-        if match := _LOCAL_CLUSTER.match(self.master):
-            return int(match[1])
-        if self.on_this_host:
-            return 1
-        dynamic = self._is_on("spark.dynamicAllocation.enabled")
-        name = "spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances"
-        most = self.setting(name)
-        return None if most is None or int(most) == 2**31 - 1 else int(most)
 
 
 def importing(

@@ -58,104 +58,14 @@ class Settings:
     def setting(self, name):
         return self._settings.get(name)
 
-    _asked = None
-    task_needs = ClassicSession.task_needs
-    on_this_host = ClassicSession.on_this_host
-    configured = _slots_configured = ClassicSession._slots_configured
-    may_get_more_slots = ClassicSession.may_get_more_slots
-    _processors = Session._processors
-    _slots_of = ClassicSession._slots_of
-    _most_cores = ClassicSession._most_cores
-    _most_executors = ClassicSession._most_executors
     check_worker_timeouts = ClassicSession.check_worker_timeouts
     _is_on = ClassicSession._is_on
-
-
-@pytest.mark.parametrize(
-    ("settings", "slots"),
-    [
-        ({"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
-        (
-            {
-                "spark.dynamicAllocation.enabled": "true",
-                "spark.dynamicAllocation.maxExecutors": "5",
-                "spark.executor.cores": "4",
-                "spark.task.cpus": "2",
-            },
-            10,
-        ),
-        ({}, 0),
-        (
-            {
-                "spark.executor.instances": "3",
-                "spark.executor.cores": "4",
-                "spark.executor.resource.gpu.amount": "2",
-                "spark.task.resource.gpu.amount": "1",
-            },
-            6,
-        ),
-    ],
-)
-def test_task_slots_that_a_cluster_can_come_to(settings, slots):
-    assert Settings("yarn", **settings).configured() == slots
-
-
-@pytest.mark.parametrize(
-    ("settings", "slots"),
-    [
-        ({}, 8),
-        ({"spark.executor.cores": "3"}, 6),  # the fourth core of each worker is left over
-        ({"spark.executor.cores": "2"}, 8),
-        ({"spark.cores.max": "3"}, 3),
-        ({"spark.cores.max": "3", "spark.executor.cores": "2"}, 2),
-        ({"spark.cores.max": "3", "spark.task.cpus": "2"}, 1),
-    ],
-)
-def test_slots_of_two_workers_with_four_cores(settings, slots):
-    assert Settings("local-cluster[2,4,1024]", **settings).configured() == slots
-
-
-def test_slots_of_a_standalone_cluster_are_no_more_than_the_cores_of_the_application():
-    settings = DYNAMIC | {
-        "spark.dynamicAllocation.maxExecutors": "10",
-        "spark.executor.cores": "2",
-        "spark.cores.max": "5",
-    }
-    assert Settings("spark://host:7077", **settings).configured() == 4
-    assert Settings("yarn", **settings).configured() == 20
 
 
 def test_a_local_session_has_the_processors_that_its_jvm_counts(sparks):
     spark = sparks.get("local[*]")
     processors = spark.sparkContext._jvm.java.lang.Runtime.getRuntime().availableProcessors()
     assert ClassicSession(spark).task_slots() == processors
-
-
-CORES = {"spark.executor.cores": "4"}
-DYNAMIC = {"spark.dynamicAllocation.enabled": "true"}
-FIVE = DYNAMIC | {"spark.dynamicAllocation.maxExecutors": "5"}
-THREE = {"spark.executor.instances": "3"}
-
-
-@pytest.mark.parametrize(
-    ("master", "settings", "more"),
-    [
-        ("local", {}, False),
-        ("local[3]", {}, False),
-        ("local[*]", {}, False),
-        ("local-cluster[2,1,1024]", {}, False),
-        ("spark://host:7077", {}, True),
-        ("spark://host:7077", THREE | CORES, True),
-        ("spark://host:7077", FIVE | CORES, False),
-        ("spark://host:7077", FIVE, True),
-        ("yarn", {}, True),
-        ("yarn", THREE | CORES, False),
-        ("yarn", DYNAMIC | CORES, True),
-        ("yarn", FIVE | CORES, False),
-    ],
-)
-def test_clusters_may_get_more_slots_unless_settings_limit_them(master, settings, more):
-    assert Settings(master, **settings).may_get_more_slots == more
 
 
 def test_cancelling_ends_this_job_and_no_other(spark, tmp_path):
