@@ -26,9 +26,10 @@ from search.errors import InvalidArgument, shown
 from search.evolution.nsga2 import NSGA2
 from search.evolution.settings import Mutation
 from search.grid import PointSearch
-from search.grouped import Grouped, GroupedSearch, read_groups, union
+from search.grouped import Grouped, GroupedSearch
 from search.searcher import Algorithm
 from search.sequential.bayesian import BayesianOptimization
+from search.space.groups import read_groups, union
 from search.space.spaces import Constraint, Space, read_points
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from search.errors import InvalidArgument
-from search.grouped import read_groups, union
+from search.space.groups import read_groups, union
 from search.space.spaces import Choice, Space, read_points
 
 _LONG = "a" * 2_000_000

@@ -11,7 +11,8 @@ from search.direction import Direction
 from search.errors import InvalidArgument
 from search.evolution.population_based import PopulationTraining
 from search.fidelity.hyperband import Hyperband
-from search.grouped import Grouped, union
+from search.grouped import Grouped
+from search.space.groups import union
 from search.space.spaces import Float, Space
 from search.stopping.racing import WilcoxonRacing
 from search.stopping.rules import SuccessiveHalving
