@@ -61,7 +61,6 @@ from spark_jobs.trial.collectives import all_reduce, barrier, broadcast
 from spark_jobs.trial.context import (
     TrialStopped,
     checkpoint_dir,
-    keras_callbacks,
     logdir,
     max_steps,
     params,
@@ -72,6 +71,7 @@ from spark_jobs.trial.context import (
     world_size,
 )
 from spark_jobs.trial.hogwild import hogwild
+from spark_jobs.trial.keras_callbacks import keras_callbacks
 
 __all__ = [
     "NSGA2",

@@ -156,7 +156,10 @@ def _logs(options: argparse.Namespace) -> None:
 
 
 def _ended_by_journal(paths: RunPaths, trial: int) -> Callable[[], bool]:
-    """Return what says whether the driver gave a trial up, as after a lost executor, or is gone."""
+    """Return a function: whether a trial has ended by the journal, or its driver is gone.
+
+    The slot of a lost executor writes no outcome into the trial's folder; the driver records one.
+    """
     known = RunReader(paths)
 
     def ended() -> bool:

@@ -13,7 +13,6 @@ import dataclasses
 import os
 import tempfile
 import threading
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -291,7 +290,7 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
         TrialStopped: A rule of `stopping=` stops the trial, or it was the last of `max_steps()`
             steps and the train function has not called that; do not catch it.
     """
-    context = _report(step, metrics)
+    context = take_report(step, metrics)
     if context is None or context.reported is None:
         return
     judged = context.rank == 0 and context.repeats == 1  # a repeat is judged after its end
@@ -303,7 +302,19 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
         raise StepsDone(f"step {context.reported.step} was the last one")
 
 
-def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None:
+def take_report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None:
+    """Write a report to the trial's curves, and send it; raise no `TrialStopped`, unlike `report`.
+
+    Args:
+        step: Its step; None for the number of such reports before it.
+        metrics: Names to numbers.
+
+    Returns:
+        The trial's context; None outside a trial.
+
+    Raises:
+        ValueError: As for `report`.
+    """
     values = {}
     for name, value in metrics.items():
         if not is_unicode(name):
@@ -329,7 +340,7 @@ def _is_integer(step: Any) -> bool:
 
 
 def _take(context: TrialContext, step: int | None, values: dict[str, float]) -> None:
-    """Write a report to the trial's curves, and send it, in one thread at a time."""
+    """Write a valid report to the curves, and send it, in one thread at a time."""
     if step is None:
         step, context.reports = context.reports, context.reports + 1
     report, before = Report(int(step), values), context.reported
@@ -349,57 +360,3 @@ def _take(context: TrialContext, step: int | None, values: dict[str, float]) -> 
     context.events.scalars(values, int(step))
     context.link.send(report)
     context.last = context.reported
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        number(value)
-    except UnusableReturn:
-        return False
-    return True
-
-
-def keras_callbacks() -> list[Any]:
-    """Return callbacks for `model.fit` that report each epoch's logs (`loss`, `val_loss`, ...).
-
-    They leave out logs that are no single number, such as those of a metric with one number per
-    class, and warn of these once in each `fit`.
-
-    If a rule of `stopping=` stops the trial, `fit` ends after the epoch, as with Keras' own
-    EarlyStopping, and the value that the train function then returns counts. In `hyperband_search`
-    `fit` ends after the last epoch that the trial may train, so `epochs=` need only be enough.
-
-    The curves go to the trial's single TensorBoard run. Keras' own TensorBoard callback makes two
-    more runs per trial, and above 500 runs TensorBoard's pages start empty; it may be added, too.
-    """
-    import keras
-
-    class Reporter(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-        left_out: tuple[str, ...] = ()
-
-        def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-            self.left_out = ()
-
-        def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-            context = _current.get()
-            if context is not None:  # Keras counts from 0 in each fit, a curve continues
-                context.epoch = epoch = max(epoch, context.epoch + 1)
-            reported = {name: value for name, value in (logs or {}).items() if _is_number(value)}
-            left_out = tuple(name for name in logs or {} if name not in reported)
-            if left_out and not self.left_out:
-                warnings.warn(
-                    f"{', '.join(map(repr, left_out))}: not reported, since what Keras logs of it "
-                    "is no single number",
-                    stacklevel=2,
-                )
-                self.left_out = left_out
-            _report(epoch, reported)
-            if context is not None and context.has_done(epoch):
-                context.ends_itself = True  # reports after the fit do not end the trial
-                self.model.stop_training = True
-            repeated = context is not None and context.repeats > 1  # it ends after this repeat
-            if context is not None and not repeated and (reason := context.link.stop()):
-                context.stopped = reason
-                self.model.stop_training = True
-
-    return [Reporter()]

@@ -85,7 +85,7 @@ def check_arguments(
 
 
 def _without_value(train: Callable[..., Any]) -> str:
-    """Return what a function is whose call gives no score but what yields one; '' for others."""
+    """Return what a function is that returns a coroutine or a generator; '' for any other."""
     for function in (train, type(train).__call__):  # the latter of an object
         if inspect.iscoroutinefunction(function):
             return "an async function"

@@ -4,7 +4,6 @@ import os
 import stat
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -12,14 +11,7 @@ import pytest
 import experiment
 from spark_jobs.messages import Report, as_json
 from spark_jobs.trial.context import StepsDone, TrialContext, TrialStopped, entered
-from spark_jobs.trial.link import DirectLink
 from tests.spark_jobs.trial.events.test_event_file import scalars
-
-
-@pytest.fixture
-def trial(tmp_path):
-    with entered(TrialContext(params={"x": 1, "shape": (2, 3)}, folder=tmp_path)):
-        yield tmp_path
 
 
 def test_a_trial_sees_its_folder_and_parameters(trial):
@@ -53,43 +45,6 @@ def test_a_bad_report_is_refused_inside_and_outside(trial, bad):
 def test_a_step_that_is_no_integer_is_refused_by_name(trial, step):
     with pytest.raises(ValueError, match=r"^report\(step=\.\.\.\): expected an integer, got "):
         experiment.report(step=step, loss=1.0)
-
-
-def test_the_callbacks_report_each_epoch(trial):
-    keras = pytest.importorskip("keras")
-    callbacks = experiment.keras_callbacks()
-    assert all(isinstance(callback, keras.callbacks.Callback) for callback in callbacks)
-    for epoch in range(3):
-        for callback in callbacks:
-            callback.on_epoch_end(epoch, {"loss": 1.0 / (epoch + 1), "val_loss": 2.0})
-    assert [step for step, _ in scalars(trial)["loss"]] == [0, 1, 2]
-    assert len(scalars(trial)["val_loss"]) == 3
-
-
-def test_the_callbacks_leave_out_what_is_no_number_and_say_so_once(trial):
-    pytest.importorskip("keras")
-    (callback,) = experiment.keras_callbacks()
-    logs = {"loss": 1.0, "f1_score": np.ones(3), "note": "x"}  # as of F1Score(average=None)
-    with pytest.warns(UserWarning, match="'f1_score', 'note'"):
-        callback.on_epoch_end(0, logs)
-    callback.on_epoch_end(1, logs)  # a second warning would be an error
-    assert scalars(trial) == {"loss": [(0, 1.0), (1, 1.0)]}
-
-
-class Recorded:
-    """A trial's context, and its messages from and to the supervisor."""
-
-    def __init__(self, folder):
-        self.reports = []
-        self.link = DirectLink(self.reports.append)
-        self.context = TrialContext(params={"x": 1}, folder=folder, link=self.link)
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    recorded = Recorded(tmp_path)
-    with entered(recorded.context):
-        yield recorded
 
 
 def test_reports_are_passed_on(recorded):
@@ -141,20 +96,6 @@ def test_nothing_stops_the_next_trial_of_the_process(recorded, tmp_path):
         experiment.report(loss=1.0)
 
 
-def test_the_callbacks_stop_the_fit_instead(recorded):
-    pytest.importorskip("keras")
-    (callback,) = experiment.keras_callbacks()
-    callback.set_model(types.SimpleNamespace(stop_training=False))
-    callback.on_epoch_end(0, {"loss": 1.0})
-    assert not callback.model.stop_training
-    recorded.link.reason = "too bad"
-    callback.on_epoch_end(1, {"loss": 2.0})
-    assert callback.model.stop_training
-    assert recorded.context.stopped == "too bad"
-    experiment.report(step=2, test=0.5)  # what is said after the fit is not cut short
-    assert [report.step for report in recorded.reports] == [0, 1, 2]
-
-
 def test_the_report_of_the_last_step_ends_the_trial(recorded):
     recorded.context.max_steps = 3
     experiment.report(step=0, loss=3.0)
@@ -179,19 +120,6 @@ def test_without_a_limit_no_step_is_the_last(recorded):
     assert experiment.max_steps() is None
     experiment.report(step=10_000, loss=1.0)
     assert recorded.context.step == 10_000
-
-
-def test_the_callbacks_end_the_fit_after_the_last_epoch(recorded):
-    pytest.importorskip("keras")
-    recorded.context.max_steps = 9
-    (callback,) = experiment.keras_callbacks()
-    callback.set_model(types.SimpleNamespace(stop_training=False))
-    for epoch in range(3, 9):  # a fit that resumes from a checkpoint
-        assert not callback.model.stop_training
-        callback.on_epoch_end(epoch, {"loss": 1.0})
-    assert callback.model.stop_training
-    assert recorded.context.stopped == ""
-    experiment.report(step=9, test=0.5)  # what is said after the fit is not cut short
 
 
 def test_checkpoints_are_kept_in_the_trials_folder(trial):
@@ -225,17 +153,6 @@ os.rmdir(folder)
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
-
-
-def test_the_epochs_of_several_fits_are_one_curve(recorded):
-    pytest.importorskip("keras")
-    for _ in range(2):
-        (callback,) = experiment.keras_callbacks()
-        callback.set_model(types.SimpleNamespace(stop_training=False))
-        for epoch in range(2):
-            callback.on_epoch_end(epoch, {"loss": 1.0})
-    callback.on_epoch_end(7, {"loss": 1.0})  # of a fit that says where it begins
-    assert [report.step for report in recorded.reports] == [0, 1, 2, 3, 7]
 
 
 def test_a_metric_whose_name_utf8_cannot_hold_is_refused_by_name(recorded):

@@ -1,0 +1,66 @@
+"""Reports of `model.fit` in Keras."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from spark_jobs.trial.context import current, take_report
+from spark_jobs.trial.objective import UnusableReturn, number
+
+
+def keras_callbacks() -> list[Any]:
+    """Return callbacks for `model.fit` that report each epoch's logs (`loss`, `val_loss`, ...).
+
+    They leave out logs that are no single number, such as those of a metric with one number per
+    class, and warn of these once in each `fit`.
+
+    If a rule of `stopping=` stops the trial, `fit` ends after the epoch, as with Keras' own
+    EarlyStopping, and the value that the train function then returns counts. In `hyperband_search`
+    `fit` ends after the last epoch that the trial may train, so `epochs=` need only be enough.
+
+    The curves go to the trial's single TensorBoard run. Keras' own TensorBoard callback makes two
+    more runs per trial, and above 500 runs TensorBoard's pages start empty; it may be added, too.
+    """
+    import keras
+
+    class Reporter(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        warned = False
+
+        def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+            self.warned = False
+
+        def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+            context = current()
+            if context is not None:  # Keras counts from 0 in each fit, a curve continues
+                context.epoch = epoch = max(epoch, context.epoch + 1)
+            numbers = _numbers(logs or {})
+            left_out = [name for name in logs or {} if name not in numbers]
+            if left_out and not self.warned:
+                warnings.warn(
+                    f"{', '.join(map(repr, left_out))}: not reported, since what Keras logs of it "
+                    "is no single number",
+                    stacklevel=2,
+                )
+                self.warned = True
+            take_report(epoch, numbers)
+            if context is not None and context.has_done(epoch):
+                context.ends_itself = True  # reports after the fit do not end the trial
+                self.model.stop_training = True
+            repeated = context is not None and context.repeats > 1  # it ends after this repeat
+            if context is not None and not repeated and (reason := context.link.stop()):
+                context.stopped = reason
+                self.model.stop_training = True
+
+    return [Reporter()]
+
+
+def _numbers(logs: Mapping[str, Any]) -> dict[str, float]:
+    """Return the logs that are single numbers."""
+    numbers = {}
+    for name, value in logs.items():
+        with contextlib.suppress(UnusableReturn):
+            numbers[name] = number(value)
+    return numbers
