@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import statistics
 from collections.abc import Iterable, Sequence
@@ -72,7 +73,7 @@ _OF_FAULTS = (
     "many of the other seven trials ran to their end. In the last column, ours has a time limit of "
     "30 s for each trial, which `isolation='none'` cannot have; other libraries have it for the "
     "search, or for waiting, if they offer that. *Hung*: 90 s after its start the call had not "
-    "returned, or the session not ended. One round."
+    "returned, or the session not ended. Rounds that came to different ends are counted."
 )
 
 
@@ -126,12 +127,20 @@ def fault_table(tasks: Sequence[Task], entries: Sequence[Entry], runs: Sequence[
     """Return the table of what happened to a search with a bad trial."""
     rows = []
     for entry in entries:
-        mine = {run.task: run for run in runs if run.peer == entry.name}
-        found = [fate(mine[task.name]) if task.name in mine else "" for task in tasks]
+        mine = [run for run in runs if run.peer == entry.name]
+        found = [fates([run for run in mine if run.task == task.name]) for task in tasks]
         if any(found):
             rows.append([_name(entry), *found])
     headings = [task.title.removeprefix("One of eight trials ") for task in tasks]
     return markdown(["the trial", *headings], rows)
+
+
+def fates(runs: Sequence[Run]) -> str:
+    """Return what happened in the rounds of one task, the most frequent first; '' without runs."""
+    counted = collections.Counter(fate(run) for run in runs).most_common()
+    if len(counted) <= 1:
+        return "".join(text for text, _ in counted)
+    return ". ".join(f"{count} of {len(runs)} rounds: {text}" for text, count in counted)
 
 
 def fate(run: Run) -> str:

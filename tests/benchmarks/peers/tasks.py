@@ -38,7 +38,6 @@ class Task:
         quick: Settings that differ in a quick run.
         limit: Seconds after which a run counts as hung.
         more_is_better: Whether the largest value of the first column is the best.
-        once: Whether one round is enough, since nothing is timed.
     """
 
     name: str
@@ -50,7 +49,6 @@ class Task:
     quick: Mapping[str, Any]
     limit: float = 300.0
     more_is_better: bool = False
-    once: bool = False
 
     def chosen(self, quick: bool) -> dict[str, Any]:
         """Return the settings of a full or of a quick run."""
@@ -82,7 +80,6 @@ def _fault(fault: str, what: str, limit: float | None = None) -> Task:
             "patience": 90.0,
         },
         quick={},
-        once=True,
     )
 
 
@@ -181,7 +178,6 @@ TIMED = (
         columns=(Column("kB", "kB a trial", 2), _TRIALS, PROCESSOR, OTHERS),
         settings={"slots": 2, "seconds": 150.0, "most": 10_000},
         quick={"seconds": 2.0, "most": 100},
-        once=True,
     ),
 )
 
