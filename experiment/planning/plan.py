@@ -9,6 +9,7 @@ from typing import ParamSpec
 
 from experiment.planning.hindrances import Demand, Hindrance, hindrances
 from experiment.planning.slot_use import idle_when_equal, idle_when_exponential, trials_per_slot
+from experiment.planning.warm_slots import warm_slots
 from experiment.results import html
 from experiment.results.result import Result, Results
 from experiment.results.status import seconds_of
@@ -46,6 +47,8 @@ class Plan:
         preload: The modules that are imported before the first trial.
         keep_warm: Seconds for which each executor keeps them imported after a search, for all its
             slots; 0 if each slot imports them for each search.
+        slots_warm: Number of slots of `slots_now` whose executors keep them imported now; None if
+            unknown, as in Spark Connect and while other jobs have all cores.
         workers: Number of slots of each trial, or the least and the greatest number.
         strategy: How they train together: 'mirrored', 'jax', 'downpour', 'codistillation',
             or None.
@@ -66,6 +69,7 @@ class Plan:
     batch: int | None
     preload: tuple[str, ...]
     keep_warm: float
+    slots_warm: int | None
     workers: int | tuple[int, int]
     strategy: str | None
     precision: str | None
@@ -170,8 +174,13 @@ class Plan:
     def _preload_in_words(self) -> str:
         if not self.preload:
             return "nothing"
-        kept = f"once per executor, kept for {self.keep_warm:g} s after a search"
-        return f"{', '.join(self.preload)}; {kept if self.keep_warm else 'in each slot'}"
+        modules = ", ".join(self.preload)
+        if not self.keep_warm:
+            return f"{modules}; in each slot"
+        kept = f"{modules}; once per executor, kept for {self.keep_warm:g} s after a search"
+        if self.slots_warm is None:
+            return kept
+        return f"{kept}, kept now for {self.slots_warm} of {count(self.slots_now or 0, 'slot')}"
 
     def _per_slot_in_words(self) -> str:
         numbers = dict.fromkeys((self._counted, self.slots))
@@ -204,8 +213,8 @@ def plan(
         experiment.plan(experiment.evolutionary_search, spark, train, bounds, popsize=10)
 
     The arguments are checked as by the search itself, including whether its folder is writable. In
-    a session that has just started, it waits some seconds for executors, as a search does. It runs
-    no job, so it cannot see what executors keep imported: `experiment.doctor` says that.
+    a session that has just started, it waits some seconds for executors, as a search does. If the
+    session has run jobs before, a short job looks for what executors keep imported.
 
     Args:
         search: `experiment.launch` or another search; not `experiment.executor`.
@@ -260,6 +269,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         batch=batch_of(spec.searcher),
         preload=prepared.preload.modules,
         keep_warm=prepared.keep_warm,
+        slots_warm=warm_slots(prepared, now),
         workers=spec.settings.workers_per_trial,
         strategy=None if prepared.strategy is None else name_of(prepared.strategy),
         precision=spec.settings.precision,

@@ -230,7 +230,7 @@ class ClassicSession(Session):
             profile = self._profile()
             with unlogged():  # the slot's closure may hold secrets
                 if schema == SLOTS:
-                    result = self._nothing_of(slot, count, profile)
+                    result = self._count_of(slot, count, profile)
                 else:
                     frame = self._spark.range(0, count, 1, count)
                     with without_accumulators(self._context):
@@ -251,13 +251,13 @@ class ClassicSession(Session):
             lambda: self._running_tasks(tag),
         )
 
-    def _nothing_of(
+    def _count_of(
         self, slot: Callable[[Iterable[Any]], Iterator[Any]], count: int, profile: Any
-    ) -> Callable[[], None]:
-        """Return a function that runs slots which yield nothing, as the job of an RDD.
+    ) -> Callable[[], int]:
+        """Return a function that runs slots as the job of an RDD, and counts what they yield.
 
         The first query of a session loads Spark SQL in the JVM and pyarrow in each worker: several
-        seconds of a processor. The JVM counts the rows, so no pickle comes back to this process.
+        seconds of a processor. The JVM counts the items, so no pickle comes back to this process.
         """
         slots: Any = self._context.parallelize((), count).mapPartitions(slot)
         slots.ctx = WithoutAccumulators(self._context)
@@ -265,10 +265,7 @@ class ClassicSession(Session):
             slots = slots.withResources(profile)
         rows = slots._jrdd  # it pickles the closure
 
-        def run() -> None:
-            rows.count()
-
-        return run
+        return lambda: int(rows.count())
 
     def map_in_arrow(
         self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
@@ -278,6 +275,11 @@ class ClassicSession(Session):
         with without_accumulators(self._context):
             rows = frame.mapInArrow(importing(function, self.search_path()), schema)
         return rows.toArrow()
+
+    @property
+    def has_run_jobs(self) -> bool:
+        """Whether its application has run jobs."""
+        return not self._context._jsc.sc().statusStore().jobsList(None).isEmpty()
 
     def _lost_tasks(self, tag: str) -> list[LostTask]:
         return [

@@ -180,6 +180,11 @@ class Session(abc.ABC):
     def cluster(self) -> Cluster:
         """Return the present executors; unknown parts are None."""
 
+    @property
+    def has_run_jobs(self) -> bool:
+        """Whether its application has run jobs; True if that is not known."""
+        return True
+
     @abc.abstractmethod
     def failing_hosts(self) -> Sequence[FailingHost]:
         """Return the hosts on which executors cannot start, if the cluster's pages show them.

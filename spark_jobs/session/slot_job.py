@@ -58,8 +58,9 @@ class SlotJob:
 
     Attributes:
         error: Spark's error; None unless the job has failed.
-        result: The Arrow table of the rows that its slots yielded, set if the job succeeded; None
-            for the slots of a search, which yield nothing.
+        result: What its slots yielded, set if the job succeeded: an Arrow table of rows. Without a
+            schema of rows it is the number of items in a classic session, and None in Spark
+            Connect.
     """
 
     def __init__(

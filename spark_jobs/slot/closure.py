@@ -50,6 +50,31 @@ def slot_function(
     return slot
 
 
+def look_function(
+    search_path: list[str], shared: Shared
+) -> Callable[[Iterable[Any]], Iterator[int]]:
+    """Return the function that yields one item where the executor keeps an import, else none.
+
+    Args:
+        search_path: Folders to import from, in addition to the worker's own.
+        shared: The import.
+    """
+    modules, guessed, _ = shared
+
+    def look(batches: Iterable[Any]) -> Iterator[int]:
+        import contextlib
+        import sys
+
+        sys.path.extend(folder for folder in search_path if folder not in sys.path)
+        with contextlib.suppress(ModuleNotFoundError):  # a search says what is missing
+            from spark_jobs.zygote.shared_import import is_kept
+
+            if is_kept(modules, guessed):
+                yield 1
+
+    return look
+
+
 def warm_up_function(
     search_path: list[str], shared: Shared
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:

@@ -76,6 +76,18 @@ def kept() -> list[tuple[str, ...]]:
     ]
 
 
+def is_kept(modules: Sequence[str], guessed: Sequence[str]) -> bool:
+    """Return whether this executor keeps an import, or has begun it.
+
+    Args:
+        modules: The modules, as for `begin`.
+        guessed: More modules, as for `begin`.
+    """
+    wanted = [*imports_of(modules, guessed).modules]
+    warm = warm_here(1.0)
+    return warm is not None and wanted in kept_commands(warm, IMPORTER)
+
+
 def zygote_environment() -> dict[str, str]:
     """Return the environment of zygotes: the slot's, with its search path, without secrets."""
     environment = dict(os.environ)

@@ -33,7 +33,7 @@ PARTS = {
     },
     "spark_jobs.session.classic": {
         "ClassicSession.data_settings": "checks: Hadoop's settings",
-        "ClassicSession._nothing_of": "pickling of the slot",
+        "ClassicSession._count_of": "pickling of the slot",
     },
     "experiment.driver.jobs.slot_jobs": {"ChannelServer": "channel", "handover": "handing over"},
     "spark_jobs.session.slot_job": {
