@@ -19,6 +19,7 @@ from typing import Any
 _LOGGER = logging.getLogger("experiment")
 _LONGEST_PAUSE = 3600.0  # seconds between two renewals
 _GATEWAY_LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
+_MISSED = 300.0  # seconds until a token that could not be got is asked for again, by a later search
 _RETRY = 30.0  # seconds after a failed renewal, if the token is valid for longer
 _FEW_TRIES = {  # a cluster in the configuration may not exist any more
     "dfs.client.failover.max.attempts": "4",
@@ -87,9 +88,8 @@ class DelegationTokens:
         now = time.time()
         known.asked = set(wanted)
         known.by_authority = tokens
-        known.valid_until = (
-            now + min(ends, default=now)
-        ) / 2  # at least half of it is left when a search starts
+        half = (now + min(ends, default=now)) / 2  # at least this is left when a search starts
+        known.valid_until = min(half, now + _MISSED) if len(tokens) < len(wanted) else half
         return dict(tokens)
 
     @contextlib.contextmanager
