@@ -143,6 +143,10 @@ WARM_READY = 20.0
 """For a zygote from a keeper to be ready, which takes milliseconds. After it the slot imports by
 itself; `WARM_ANSWER`, this, `RUNNER_END` and an import are together below `SLOT_SILENCE`."""
 
+OWN_IMPORT = 900.0
+"""For a slot's own import, after which no trial can run there: many times `WARM_IMPORT`, since slots
+may all read the same slow disk."""
+
 # The relay of an executor.
 
 RELAY_STARTS = 20.0

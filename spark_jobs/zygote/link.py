@@ -9,6 +9,7 @@ import select
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from typing import IO
 
@@ -82,20 +83,24 @@ class ZygoteLink:
         finally:
             theirs.close()
             os.close(lifeline_read)
-        # The zygote hangs if another thread of the importer held a lock at the fork.
-        overdue = threading.Timer(time_limits.WARM_READY, self.process.kill)
-        if warm is not None:
-            overdue.start()
+        # A forked one hangs if another thread of the importer held a lock at the fork, one of this
+        # process if a module waits for something.
+        limit = time_limits.OWN_IMPORT if warm is None else time_limits.WARM_READY
+        overdue = threading.Timer(limit, self.process.kill)
+        overdue.start()
+        begun = time.monotonic()
         try:
             with contextlib.suppress(ConnectionError):  # it has ended: its log tells more
                 write_frame(ours.fileno(), encode(program))
             first = self._receive()
         finally:
             overdue.cancel()
-            if warm is not None:
-                overdue.join()  # it may be killing
+            overdue.join()  # it may be killing
         if not isinstance(first, Ready):
             reason = first.reason if isinstance(first, Broken) else self.process.last_words()
+            if time.monotonic() - begun >= limit:
+                modules = ", ".join((*program.preload, *program.guessed))
+                reason = f"the import of {modules} took longer than {limit:g} s; see preload="
             self.close()
             raise RunnerBroken(reason)
         self.ready = first

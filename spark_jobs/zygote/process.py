@@ -149,7 +149,7 @@ class KeptProcess:
 
     def last_words(self) -> str:
         """Return that it ended: its exit code is unknown here."""
-        return f"the zygote ended, or was not ready within {time_limits.WARM_READY:g} s"
+        return "the zygote ended"
 
     def _keeper_has_died(self) -> bool:
         """Return whether the keeper has closed the connection without its last packet."""

@@ -6,7 +6,9 @@ import tempfile
 
 import pytest
 
-from spark_jobs.zygote.link import ZygoteLink
+from spark_jobs import time_limits
+from spark_jobs.trial.trial_process import Program
+from spark_jobs.zygote.link import RunnerBroken, ZygoteLink
 
 TRACEBACK = """a warning
 Traceback (most recent call last):
@@ -33,3 +35,15 @@ def test_a_zygote_that_ended_is_named_with_its_error(log, message):
         link._log.write(log.encode())
         failure = link._died()
     assert (failure.kind, failure.message) == ("machine", message)
+
+
+def test_an_import_that_does_not_end_is_ended_and_named(tmp_path, monkeypatch):
+    (tmp_path / "waits_for_ever.py").write_text("import time\ntime.sleep(1000)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(time_limits, "OWN_IMPORT", 0.5)
+    program = Program(function=b"", key=None, direction="max", preload=("waits_for_ever",))
+    with pytest.raises(RunnerBroken) as broken:
+        ZygoteLink(program)
+    assert str(broken.value) == (
+        "the import of waits_for_ever took longer than 0.5 s; see preload="
+    )
