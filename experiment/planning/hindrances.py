@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from experiment.results.text import count
@@ -12,11 +11,10 @@ from experiment.setup.preparation import Prepared
 from experiment.setup.slot_count import SLOT_MEMORY
 from search.searcher import batch_of
 from spark_jobs.cluster.cluster import Cluster
+from spark_jobs.cluster.memory_sizes import mebibytes
 
 _CONTAINERS = {"yarn": 0.1, "k8s": 0.4}  # Spark's overhead factor where memory limits are enforced
 _LEAST_OVERHEAD = 384  # MiB, Spark's minimum
-_MIB = {"b": 2**-20, "k": 2**-10, "m": 1, "g": 2**10, "t": 2**20, "p": 2**30}
-_SIZE = re.compile(r"\s*(\d+)\s*([bkmgtp]?)b?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,12 +141,12 @@ def _memory(demand: Demand) -> Iterator[Hindrance]:
     kind = demand.prepared.session.master.partition(":")[0]
     if kind not in _CONTAINERS or not demand.imports_tensorflow or demand.per_executor is None:
         return
-    own = _mebibytes(demand.setting, "spark.executor.memory") or 1024
-    overhead = _mebibytes(demand.setting, "spark.executor.memoryOverhead")
+    own = mebibytes(demand.setting("spark.executor.memory")) or 1024
+    overhead = mebibytes(demand.setting("spark.executor.memoryOverhead"))
     if overhead is None:
         factor = demand.setting("spark.executor.memoryOverheadFactor") or _CONTAINERS[kind]
         overhead = max(_LEAST_OVERHEAD, own * float(factor))
-    room = overhead + (_mebibytes(demand.setting, "spark.executor.pyspark.memory") or 0)
+    room = overhead + (mebibytes(demand.setting("spark.executor.pyspark.memory")) or 0)
     needed = demand.per_executor * SLOT_MEMORY / 2**20
     if room < needed:
         yield Hindrance(
@@ -159,11 +157,6 @@ def _memory(demand: Demand) -> Iterator[Hindrance]:
             "its limit is killed",
             advice=f"set it to {needed:.0f}m or more",
         )
-
-
-def _mebibytes(setting: Callable[[str], str | None], name: str) -> float | None:
-    match = _SIZE.fullmatch(setting(name) or "")
-    return int(match[1]) * _MIB[match[2].lower() or "m"] if match else None
 
 
 def _in_the_open(demand: Demand) -> Iterator[Hindrance]:

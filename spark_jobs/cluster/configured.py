@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from spark_jobs.cluster.memory_sizes import mebibytes
 from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
-_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+_EXECUTOR_MEMORY = 1024  # MiB, Spark's default
 _NO_LIMIT = 2**31 - 1  # Spark's default for the most executors of dynamic allocation
 
 
@@ -51,8 +53,8 @@ class ConfiguredExecutors:
     @property
     def most(self) -> int | None:
         """Their greatest number; None if unknown."""
-        if match := _LOCAL_CLUSTER.match(self.master):
-            return int(match[1])
+        if (executors := self._of_local_cluster) is not None:
+            return executors
         if self.on_this_host:
             return 1
         most = self._asked
@@ -70,12 +72,11 @@ class ConfiguredExecutors:
             cores = self.processors() if match[1] == "*" else int(match[1])
             return needs.fit(cores, executor_gpus(self.setting))
         each = self.cores or 1
-        if match := _LOCAL_CLUSTER.match(self.master):
-            executors = int(match[1]) * (int(match[2]) // each)
-        elif (asked := self._asked) is None:
+        executors = self._of_local_cluster
+        if executors is None and self._grows_with_workers:
+            executors = 0
+        elif executors is None and (executors := self._asked) is None:
             executors = _NO_LIMIT if self._is_dynamic else 0
-        else:
-            executors = asked
         return self._within_cores(executors, each, needs)
 
     def may_grow(self, needs: TaskNeeds) -> bool:
@@ -86,9 +87,7 @@ class ConfiguredExecutors:
         """
         if self.master.startswith("local"):
             return not self.slots(needs)
-        if self.master.startswith("spark:") and not self._is_dynamic:
-            return True  # as many as there are workers, which may join
-        return self.cores is None or self.most is None
+        return self._grows_with_workers or self.cores is None or self.most is None
 
     def _within_cores(self, executors: int, each: int, needs: TaskNeeds) -> int:
         """Return the slots of executors with some cores each, as many as there may be."""
@@ -97,6 +96,21 @@ class ConfiguredExecutors:
             executors = min(executors, most // each)
         slots = executors * needs.fit(each, gpus)
         return slots if most is None else min(slots, needs.fit(most, gpus * executors))
+
+    @property
+    def _of_local_cluster(self) -> int | None:
+        """Their number with a master `local-cluster`, whose workers share cores and memory out."""
+        match = _LOCAL_CLUSTER.match(self.master)
+        if match is None:
+            return None
+        workers, cores, memory = map(int, match.groups())
+        each = mebibytes(self.setting("spark.executor.memory")) or _EXECUTOR_MEMORY
+        return workers * int(min(cores // (self.cores or cores), memory // each))
+
+    @property
+    def _grows_with_workers(self) -> bool:
+        """Whether a standalone cluster has as many as workers: no setting has their number."""
+        return self.master.startswith("spark:") and not self._is_dynamic
 
     @property
     def _most_cores(self) -> int | None:

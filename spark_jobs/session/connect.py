@@ -244,7 +244,8 @@ class ConnectSession(Session):
         """
         needs, gpus, cores = self.task_needs, executor_gpus(self.setting), self._cores()
         each = self._executor_cores()
-        if each is None:
+        # Before an executor has registered Spark may tell fewer cores than one has.
+        if each is None or (cores < each and not needs.gpus):
             return needs.fit(cores, gpus * (self._configured.most or 1))
         return cores // each * needs.fit(each, gpus)
 
@@ -255,6 +256,10 @@ class ConnectSession(Session):
     def failing_hosts(self) -> Sequence[FailingHost]:
         """Return nothing: a client cannot know them."""
         return ()
+
+    def _processors(self) -> int:
+        """Return the number of processors that Spark counts here; 0 if it runs elsewhere."""
+        return self._cores() if self.on_this_host else 0
 
     def _cores(self) -> int:
         """Return the executors' present cores: Spark plans as many partitions of a range.

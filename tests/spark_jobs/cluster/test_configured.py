@@ -63,7 +63,8 @@ def test_task_slots_that_a_cluster_can_come_to(settings, expected):
     [
         ({}, 8),
         ({"spark.executor.cores": "3"}, 6),  # the fourth core of each worker is left over
-        ({"spark.executor.cores": "2"}, 8),
+        ({"spark.executor.cores": "2"}, 4),  # the memory is enough for one executor each
+        ({"spark.executor.cores": "2", "spark.executor.memory": "512m"}, 8),
         ({"spark.cores.max": "3"}, 3),
         ({"spark.cores.max": "3", "spark.executor.cores": "2"}, 2),
         ({"spark.cores.max": "3", "spark.task.cpus": "2"}, 1),
@@ -81,6 +82,20 @@ def test_slots_of_a_standalone_cluster_are_no_more_than_the_cores_of_the_applica
     }
     assert slots("spark://host:7077", settings) == 4
     assert slots("yarn", settings) == 20
+
+
+def test_the_executors_of_a_standalone_cluster_are_in_no_setting():
+    settings = {"spark.executor.instances": "10", "spark.executor.cores": "1"}
+    assert slots("spark://host:7077", settings) == 0
+    assert slots("spark://host:7077", settings | {"spark.cores.max": "4"}) == 0
+
+
+@pytest.mark.parametrize(("memory", "most"), [("512m", 4), ("1g", 2), ("400000k", 4), (None, 2)])
+def test_executors_of_one_worker_share_its_memory(memory, most):
+    settings = {"spark.executor.cores": "2"}
+    if memory is not None:
+        settings["spark.executor.memory"] = memory
+    assert configured("local-cluster[2,4,1024]", settings).most == most
 
 
 CORES = {"spark.executor.cores": "4"}

@@ -82,6 +82,20 @@ def test_cores_that_are_left_over_in_executors_are_no_slots():
     assert session.task_slots() == 2
 
 
+def test_slots_before_an_executor_of_many_cores_has_registered():
+    session = FakeSession(2, "spark://host:7077", **{"spark.executor.cores": "4"})
+    assert session.task_slots() == 2
+
+
+def test_a_server_on_this_host_counts_its_processors_itself():
+    class Here(FakeSession):
+        on_this_host = True
+
+    assert Here(3, "local[*]").task_slots() == 3  # as in a container with a share of processors
+    settings = {"spark.executor.cores": "4096"}  # left over from another cluster
+    assert Here(3, "local[*]", **settings).task_slots() == 3
+
+
 def test_the_number_of_slots_is_final_only_where_settings_limit_it():
     assert FakeSession(2, "local[*]").may_get_more_slots  # the cores of the server's host
     assert FakeSession(2, "spark://host:7077").may_get_more_slots
