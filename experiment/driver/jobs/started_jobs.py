@@ -78,10 +78,10 @@ class StartedJobs:
         trace: TracebackType | None,
     ) -> None:
         with contextlib.ExitStack() as leaving:
+            for started in self._running:  # first, since an interrupt may end the asking
+                leaving.push(started.job)
             for started in self._running:  # all of them, before it waits for the end of one
                 started.job.ask_to_end()
-            for started in self._running:
-                leaving.push(started.job)
 
     @property
     def running(self) -> bool:

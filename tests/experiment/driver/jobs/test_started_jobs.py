@@ -66,6 +66,28 @@ def test_an_exception_ends_all_running_jobs(make, tmp_path):
     assert len(jobs.take_ended()) == 2
 
 
+def test_an_interrupt_while_jobs_are_asked_to_end_leaves_none_running():
+    left = []
+
+    class Job:
+        def __init__(self, number):
+            self.number = number
+
+        def start(self):
+            pass
+
+        def ask_to_end(self):
+            raise KeyboardInterrupt
+
+        def __exit__(self, *error):
+            left.append(self.number)
+
+    with pytest.raises(KeyboardInterrupt), StartedJobs(lambda number, slots: Job(number)) as jobs:
+        jobs.start(1)
+        jobs.start(1)
+    assert sorted(left) == [1, 2]
+
+
 def test_slots_that_are_put_off_are_requested_again_after_a_minute():
     now = 0.0
     jobs = StartedJobs(make=None, clock=lambda: now)
