@@ -102,7 +102,8 @@ class Board:
         """Write the last events and close the file, also where they cannot be written."""
         with self._events:
             self._write_curves(status, 0)
-            if self._evolution is not None:  # the last generation may have ended without an outcome
+            # The last generation may have ended without an outcome, or by cancelled trials.
+            if self._evolution is not None and not status.cancelled:
                 self._write_generations(self._evolution)
             if not self._configured:  # no trial finished, but the failed ones need a table too
                 name = status.objective or optimization_key or UNNAMED_OBJECTIVE

@@ -220,6 +220,11 @@ def test_an_incomplete_generation_is_not_written(tmp_path):
     assert [step for step, _ in histograms(root / "search")["population/units"]] == [0, 1]
 
 
+def test_a_generation_that_cancelled_trials_complete_is_not_written(tmp_path):
+    root = make_run(tmp_path, trials=12, generations=True, running=(11,))
+    assert [step for step, _ in scalars(root / "search")["generation/best"]] == [0, 1]
+
+
 def test_each_generation_has_a_histogram_of_each_hyperparameter(tmp_path):
     root = make_run(tmp_path, trials=12, generations=True, failed=())
     read = histograms(root / "search")
