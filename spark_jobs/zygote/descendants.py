@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 
@@ -18,7 +17,7 @@ def has_crashed(pid: int) -> bool:
 
 
 def end_descendants() -> None:
-    """Kill and reap all descendants of this process."""
+    """Kill and reap all descendants of this process that it may kill."""
     give_up = time.monotonic() + time_limits.SWEEP
     while time.monotonic() < give_up:
         try:
@@ -26,12 +25,20 @@ def end_descendants() -> None:
         except ChildProcessError:
             return
         if pid == 0:
-            kill_all(psutil.Process().children(recursive=True))
+            left = psutil.Process().children(recursive=True)
+            if left and kill_all(left) == left:
+                return
             time.sleep(0.005)
 
 
-def kill_all(processes: list[psutil.Process]) -> None:
-    """Kill processes, some of which may be gone, or run as another user."""
+def kill_all(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Kill processes, some of which may be gone; return those of other users."""
+    others = []
     for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        try:
             process.kill()
+        except psutil.NoSuchProcess:
+            pass
+        except psutil.AccessDenied:
+            others.append(process)
+    return others
