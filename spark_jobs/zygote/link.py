@@ -64,6 +64,7 @@ class ZygoteLink:
         lifeline_read, lifeline = os.pipe()
         self._socket = ours
         self._lifeline = lifeline
+        self._logged = 0  # bytes of the log before the trial
         self._writing = threading.Lock()
         self._trial: int | None = None  # the running trial, unless it has a stop request
         self._attempt: Attempt | None = None  # what runs, unless it has a request to end
@@ -111,6 +112,7 @@ class ZygoteLink:
         In that case the zygote and the trial's process group are ended.
         """
         group = 0
+        self._logged = os.fstat(self._log.fileno()).st_size
         try:
             with self._writing:
                 self._trial = task.attempt.trial.id
@@ -169,8 +171,9 @@ class ZygoteLink:
 
     def _died(self) -> Failure:
         """Return the failure of a trial whose zygote has ended; its error, if it printed one."""
-        self._log.seek(0)
-        text = self._log.read()[-_TAIL:].decode("utf-8", "replace").strip()
+        size = os.fstat(self._log.fileno()).st_size
+        self._log.seek(max(self._logged, size - _TAIL))  # earlier errors ended no zygote
+        text = self._log.read().decode("utf-8", "replace").strip()
         if "Traceback (most recent call last)" not in text:
             return _DIED
         last = text.rpartition("\n")[2]

@@ -30,11 +30,22 @@ BlockingIOError: [Errno 11] Resource temporarily unavailable
     ],
 )
 def test_a_zygote_that_ended_is_named_with_its_error(log, message):
-    link = ZygoteLink.__new__(ZygoteLink)  # without a process
+    failure = died(log, during_the_trial=log)
+    assert (failure.kind, failure.message) == ("machine", message)
+
+
+def test_an_error_before_the_trial_did_not_end_the_zygote():
+    assert "failed" not in died(TRACEBACK, during_the_trial="").message
+    assert "failed" not in died(TRACEBACK + "a warning\n", during_the_trial="a warning\n").message
+
+
+def died(log, during_the_trial):
+    """Return the failure of a link, without a process, whose zygote has written a log."""
+    link = ZygoteLink.__new__(ZygoteLink)
+    link._logged = len(log) - len(during_the_trial)
     with tempfile.TemporaryFile() as link._log:
         link._log.write(log.encode())
-        failure = link._died()
-    assert (failure.kind, failure.message) == ("machine", message)
+        return link._died()
 
 
 def test_an_import_that_does_not_end_is_ended_and_named(tmp_path, monkeypatch):
