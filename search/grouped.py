@@ -111,19 +111,21 @@ class Grouped:
             InvalidArgument: No configuration with these is allowed.
         """
         own = {key: value for key, value in given.items() if key != self.by}
-        groups = [given[self.by]] if self.by in given else self._holding(own, rng)
+        groups = [given[self.by]] if self.by in given else self._holding(name, own, rng)
         for group in groups[:-1]:
             with contextlib.suppress(InvalidArgument):  # another group may allow the point
                 return {self.by: group, **completed(self.spaces[group], name, own, rng)}
         return {self.by: groups[-1], **completed(self.spaces[groups[-1]], name, own, rng)}
 
-    def _holding(self, own: Mapping[str, Any], rng: random.Random) -> list[str]:
-        """Return the groups whose bounds hold a point, or all if none do, in random order."""
+    def _holding(self, point: str, own: Mapping[str, Any], rng: random.Random) -> list[str]:
+        """Return the groups whose bounds hold a point, in random order."""
         groups = [
             group
             for group, space in self.spaces.items()
             if all(_is_inside(value, space[name]) for name, value in own.items())
-        ] or list(self.spaces)
+        ]
+        if not groups:
+            raise InvalidArgument(point, "values within the bounds of a group", shown(own))
         return rng.sample(groups, len(groups))
 
     def to_json(self) -> dict[str, Any]:

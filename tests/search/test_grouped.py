@@ -292,12 +292,12 @@ def test_what_a_point_leaves_out_is_drawn_from_the_bounds_of_its_group(seed):
     bounds = {"eu": {"x": [0.0, 1.0], "n": [1, 9]}, "us": {"x": [10.0, 2000.0], "n": [1, 20]}}
     spaces = read_groups(bounds, "group", lambda p: (p["group"], p["n"]) != ("us", 7))
     settings, space = Grouped(Random(), spaces), union(spaces, "group")
-    given = [{"group": "eu"}, {"n": 3}, {"n": 15}, {"n": 7}, {"group": "us", "x": 0.5}, {"x": 5.0}]
+    given = [{"group": "eu"}, {"n": 3}, {"n": 15}, {"n": 7}, {"group": "us", "x": 0.5}]
     rng = random.Random(seed)
     points = read_first_points(space, given, rng, complete=settings.completed)
     assert all(list(point) == ["group", "x", "n"] for point in points)
     assert all(point.items() >= own.items() for point, own in zip(points, given, strict=True))
-    for point in points[:4]:  # the others have values of no group, or of another one
+    for point in points[:4]:  # the last one has a value of another group
         own = dict(point)
         assert own["x"] in spaces[own.pop("group")]["x"]
         Grouped(Random(), spaces).start(
@@ -312,6 +312,16 @@ def test_a_point_that_no_group_allows_is_refused_by_its_name():
     with pytest.raises(InvalidArgument, match=r"^points\[1\]: expected a configuration"):
         points = [{"n": 2}, {"n": 3}]
         read_first_points(union(spaces, "group"), points, random.Random(0), complete=complete)
+
+
+def test_a_point_beyond_the_bounds_of_all_groups_is_refused_by_its_name():
+    spaces = read_groups({"eu": {"x": [0.0, 1.0]}, "us": {"x": [10.0, 2000.0]}}, "group")
+    complete = Grouped(Random(), spaces).completed
+    with pytest.raises(InvalidArgument) as caught:
+        read_first_points(union(spaces, "group"), [{"x": 5.0}], random.Random(0), complete=complete)
+    assert str(caught.value) == (
+        "points[0]: expected values within the bounds of a group, got {'x': 5.0}"
+    )
 
 
 def test_a_point_with_a_value_that_its_group_lacks_is_refused():
