@@ -144,8 +144,8 @@ WARM_READY = 20.0
 itself; `WARM_ANSWER`, this, `RUNNER_END` and an import are together below `SLOT_SILENCE`."""
 
 OWN_IMPORT = 900.0
-"""For a slot's own import, after which no trial can run there: many times `WARM_IMPORT`, since slots
-may all read the same slow disk."""
+"""For a slot's own import, after which no trial can run there: many times `WARM_IMPORT`, since all
+slots may read the same slow disk."""
 
 # The relay of an executor.
 

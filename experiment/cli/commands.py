@@ -125,7 +125,10 @@ def command_parser(program: str) -> argparse.ArgumentParser:
                 "--worker", type=int, default=0, help="of a trial on several slots; default: 0"
             )
             sub.add_argument(
-                "-f", "--follow", action="store_true", help="continue until the trial has ended"
+                "-f",
+                "--follow",
+                action="store_true",
+                help="continue until the trial has ended or the driver is gone",
             )
         if name == "export":
             form = sub.add_mutually_exclusive_group(required=True)

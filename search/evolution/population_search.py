@@ -185,7 +185,10 @@ class PopulationSearch(ABC, Generic[IndividualT]):
 
     @abstractmethod
     def _next(self) -> IndividualT | None:
-        """Return the next trial's candidate; None, without any change, while there is none."""
+        """Return the next trial's candidate; None while there is none.
+
+        It may also be None since the space is used up; then the last generation is complete.
+        """
 
     @abstractmethod
     def _take(self, candidate: IndividualT) -> None:

@@ -82,8 +82,9 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
 
         def _exchange(self, *, push: bool, fetch: bool) -> None:
             weights = self.model.trainable_weights  # not kept: JAX takes their values away
-            # Else what the variables have rounded would be sent as a change, by each worker.
-            own = flat(keras, weights) + self._rounded_off
+            own = flat(keras, weights)
+            if self._rounds:  # else each worker would send what its variables have rounded
+                own += self._rounded_off
             changed = self._rule.exchange(own, push=push, fetch=fetch)
             if changed is not own:
                 assign(weights, changed)

@@ -212,7 +212,8 @@ def _clip_sum_of_gradients(trainer: ModuleType, strategy: Any) -> Correction:
 def _share_loss_of_one_number() -> Correction:
     """Divide by the number of workers a loss of which a user's function has taken the mean.
 
-    Keras divides the means that it takes itself, since it adds up the gradients of all workers.
+    Keras divides the means that it takes itself, since it adds up the gradients of all workers. A
+    function that returns a sum cannot be told apart; a loss with `reduction="sum"` is not divided.
     """
     from keras.src.losses import loss
 
