@@ -74,19 +74,19 @@ class CheckedSearcher:
         Anything but a valid trial or None is an error, and a trial beyond `total`; so is None if no
         outcome is to come, since the search would wait for ever.
         """
-        with _failing(f"{self._name}.ask()"):
+        asked = f"{self._name}.ask()"
+        with _failing(asked):
             trial = self._searcher.ask()
         with _failing(f"{self._name}.total"):
             total = self._searcher.total
-            is_more = trial is not None and self._asked >= total
-        if is_more:  # else the search would never end
-            expected = f"None, since {self._name}.total is {total}"
-            said = InvalidArgument(f"{self._name}.ask()", expected, shown(trial))
-            raise SearcherFailed(str(said))
-        if trial is None and not (self._in_flight or self._grows or self.finished):
-            expected = f"a trial, since no trial is in flight and {self._name}.finished is False"
-            said = InvalidArgument(f"{self._name}.ask()", expected, shown(trial))
-            raise SearcherFailed(str(said))
+            if trial is not None and self._asked >= total:  # else the search would never end
+                expected = f"None, since {self._name}.total is {total}"
+                raise InvalidArgument(asked, expected, shown(trial))
+        waits = trial is None and not (self._in_flight or self._grows or self.finished)
+        with _failing(asked):
+            if waits:
+                running = f"no trial is in flight and {self._name}.finished is False"
+                raise InvalidArgument(asked, f"a trial, since {running}", shown(trial))
         return self._handed_out(trial)
 
     def ask_again(self, trial: Trial) -> Trial | None:
@@ -155,15 +155,14 @@ class CheckedSearcher:
         if trial is None:
             return None
         asked = f"{self._name}.ask()"
-        if not isinstance(trial, Trial):
-            said = InvalidArgument(asked, "a search.trial.Trial or None", shown(trial))
-            raise SearcherFailed(str(said))
-        try:
-            checked = _checked(trial, self._asked)
-        except InvalidArgument as error:
-            part = f"{asked}: {error.name} of the trial"
-            said = InvalidArgument(part, error.expected, error.got, error.hint)
-            raise SearcherFailed(str(said)) from None
+        with _failing(asked):
+            if not isinstance(trial, Trial):
+                raise InvalidArgument(asked, "a search.trial.Trial or None", shown(trial))
+            try:
+                checked = _checked(trial, self._asked)
+            except InvalidArgument as error:
+                part = f"{asked}: {error.name} of the trial"
+                raise InvalidArgument(part, error.expected, error.got, error.hint) from None
         return self._counted(checked)
 
     def _counted(self, trial: Trial) -> Trial:
@@ -200,8 +199,8 @@ def _failing(asked: str) -> Iterator[None]:
     except Exception as error:
         line = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{line.filename}, line {line.lineno}"
-        said = f"{asked} raised {type(error).__name__}: {error} ({where})"
-        raise SearcherFailed(said) from error
+        message = f"{asked} raised {type(error).__name__}: {error} ({where})"
+        raise SearcherFailed(message) from error
 
 
 def _equal(proposed: Any, recorded: Trial) -> bool:
