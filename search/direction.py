@@ -164,15 +164,6 @@ class Directions:
         scores = [item.values.get(name, math.nan) for name in self.by_name]
         return None if any(map(math.isnan, scores)) else tuple(scores)
 
-    def dominates(self, item: Scored, other: Scored) -> bool:
-        """Is `item` no worse in any objective, and better in one?
-
-        An item that lacks an objective, such as a failed trial, dominates no other and is dominated
-        by all complete ones.
-        """
-        merits, others = self._merits(item), self._merits(other)
-        return merits is not None and (others is None or _dominates(merits, others))
-
     def front(self, items: Iterable[ScoredT]) -> list[ScoredT]:
         """Return the items that no other dominates: the Pareto front.
 

@@ -235,12 +235,6 @@ def test_a_single_named_objective_is_refused_with_a_hint():
         read_direction({"loss": "min"})
 
 
-@given(goal=goals, values=st.lists(numbers_of, min_size=2, max_size=2))
-def test_domination_is_by_its_definition(goal, values):
-    one, other = map(several, values)
-    assert goal.dominates(one, other) == dominates(goal, one, other)
-
-
 @given(goal=goals, values=st.lists(numbers_of, max_size=25))
 def test_the_front_is_that_of_brute_force(goal, values):
     items = [several(value, trial) for trial, value in enumerate(values)]
@@ -278,9 +272,7 @@ def test_items_that_lack_an_objective_are_never_on_the_front():
     assert BOTH_WAYS.front([*lacking, worst]) == [worst]
     for item in lacking:
         assert BOTH_WAYS.scores(item) is None
-        assert BOTH_WAYS.dominates(worst, item)
-        assert not BOTH_WAYS.dominates(item, worst)
-        assert not BOTH_WAYS.dominates(item, item)
+        assert BOTH_WAYS.joined([worst], item) == [worst]
 
 
 def test_equal_items_are_all_on_the_front():
