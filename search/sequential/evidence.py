@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from search.sequential.gaussian_process import (
     GaussianProcess,
     fit,
     log_expected_improvement,
     normalized,
-    one_thread,
 )
 
 Array = npt.NDArray[np.float64]
@@ -51,8 +51,12 @@ class Evidence:
 
     @staticmethod
     def one_thread() -> AbstractContextManager[Any]:
-        """Limit linear algebra to one thread; use it around all other calls."""
-        return one_thread()
+        """Limit linear algebra to one thread; use it around all other calls.
+
+        That is enough for small matrices, and the digits are always the same.
+        """
+        limits: AbstractContextManager[Any] = threadpool_limits(1, "blas")
+        return limits
 
     def process(self, in_flight: Sequence[list[float]]) -> tuple[GaussianProcess, Array, Array]:
         """Return the process, and the points and normalised values that it knows.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from scipy.optimize import minimize
 from scipy.special import erfcx, ndtr
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
-from threadpoolctl import threadpool_limits
 
 Array = npt.NDArray[np.float64]
 
@@ -170,9 +168,3 @@ def normalized(values: Array) -> Array:
     warped = -np.where(below > 1, 1 + np.log(np.clip(below, 1, LOWEST)), below)
     standard: Array = (warped - warped.mean()) / warped.std()
     return standard
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Limit linear algebra to one thread: enough for small matrices, and always the same digits."""
-    limits: AbstractContextManager[Any] = threadpool_limits(1, "blas")
-    return limits
