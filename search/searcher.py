@@ -72,7 +72,6 @@ class Searcher(Protocol):
         """Take in the outcome of a trial that `ask` returned, also of a failed one."""
 
 
-@runtime_checkable
 class Recalling(Protocol):
     """An optional part of a `Searcher` whose `ask` is slow or depends on the machine.
 
@@ -134,7 +133,6 @@ class Selection:
     holder: int | None
 
 
-@runtime_checkable
 class Selecting(Protocol):
     """An optional part of a `Searcher` with a population in which trials replace each other.
 
@@ -146,7 +144,6 @@ class Selecting(Protocol):
         """The selections made by the last `tell`; each appears after one `tell` only."""
 
 
-@runtime_checkable
 class Expecting(Protocol):
     """An optional part of a `Searcher` that tries the points of which a model promises the most."""
 
