@@ -9,7 +9,7 @@ from statistics import fmean
 
 from search.checks import check_integer, check_number, make_plain
 from search.direction import Direction
-from search.stopping.rules import StoppingJudge, StoppingRule
+from search.stopping.rules import Judge, StoppingJudge, StoppingRule
 from search.trial import Status
 
 
@@ -48,40 +48,15 @@ class WilcoxonRacing(StoppingRule):
         return _WilcoxonJudge(self, direction)
 
 
-class _WilcoxonJudge:
-    """See `StoppingJudge`; it works with merits, see `Direction.merit`."""
-
+class _WilcoxonJudge(Judge[WilcoxonRacing]):
     def __init__(self, rule: WilcoxonRacing, direction: Direction) -> None:
-        self._rule = rule
-        self._direction = direction
+        super().__init__(rule, direction)
         self._merits: dict[int, dict[int, float]] = {}  # of running trials, by step
-        self._reasons: dict[int, str] = {}
-        self._ended: set[int] = set()
         self._best: tuple[int, dict[int, float]] | None = None
 
-    def report(self, trial: int, step: int, value: float | None) -> str | None:
-        """Take in a repeat; return why the trial is to stop, or None."""
-        if trial in self._ended or trial in self._reasons:
-            return self._reasons.get(trial)
+    def _judge(self, trial: int, step: int, merit: float) -> str | None:
         merits = self._merits.setdefault(trial, {})
-        if step > max(merits, default=-1):
-            finite = value is not None and math.isfinite(value)
-            merits[step] = self._direction.merit(value if finite else None)
-            reason = self._compare(merits)
-            if reason is not None:
-                self._reasons[trial] = f"step {step}: {reason}"
-        return self._reasons.get(trial)
-
-    def ended(self, trial: int, status: Status = "finished") -> None:
-        """Take in the end of a trial; a finished one may be the best from now on."""
-        self._ended.add(trial)
-        self._reasons.pop(trial, None)
-        merits = self._merits.pop(trial, {})
-        best = -math.inf if self._best is None else mean(self._best[1].values())
-        if status == "finished" and merits and mean(merits.values()) > best:
-            self._best = trial, merits
-
-    def _compare(self, merits: Mapping[int, float]) -> str | None:
+        merits[step] = merit
         if self._best is None or len(merits) < self._rule.n_startup_steps:
             return None
         number, best = self._best
@@ -92,6 +67,12 @@ class _WilcoxonJudge:
         if p >= self._rule.p_threshold:
             return None
         return f"worse than trial {number} in {len(merits)} repeats (p = {p:.2g})"
+
+    def _forget(self, trial: int, status: Status) -> None:
+        merits = self._merits.pop(trial, {})
+        best = -math.inf if self._best is None else mean(self._best[1].values())
+        if status == "finished" and merits and mean(merits.values()) > best:
+            self._best = trial, merits
 
 
 def mean(numbers: Collection[float]) -> float:

@@ -262,7 +262,7 @@ class AnyOf:
 RuleT = TypeVar("RuleT", bound=StoppingRule)
 
 
-class _Judge(ABC, Generic[RuleT]):
+class Judge(ABC, Generic[RuleT]):
     """The base of all judges. They work with merits, see `Direction.merit`."""
 
     def __init__(self, rule: RuleT, direction: Direction) -> None:
@@ -272,6 +272,7 @@ class _Judge(ABC, Generic[RuleT]):
         self._reasons: dict[int, str] = {}
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
+        """Take in a report; return why the trial is to stop, or None."""
         if trial not in self._reasons and step > self._last.get(trial, -1):
             self._last[trial] = step
             finite = value is not None and math.isfinite(value)
@@ -282,6 +283,7 @@ class _Judge(ABC, Generic[RuleT]):
         return self._reasons.get(trial)
 
     def ended(self, trial: int, status: Status = "finished") -> None:
+        """Take in the end of a trial."""
         self._last[trial] = math.inf
         self._reasons.pop(trial, None)
         self._forget(trial, status)
@@ -303,7 +305,7 @@ class _Judge(ABC, Generic[RuleT]):
         """Drop the data that is kept for a running trial only."""
 
 
-class _MedianJudge(_Judge[MedianStopping]):
+class _MedianJudge(Judge[MedianStopping]):
     def __init__(self, rule: MedianStopping, direction: Direction) -> None:
         super().__init__(rule, direction)
         self._best: dict[int, float] = {}
@@ -334,7 +336,7 @@ class _MedianJudge(_Judge[MedianStopping]):
                 insort(self._finished.setdefault(interval, array("d")), merit)
 
 
-class _HalvingJudge(_Judge[SuccessiveHalving]):
+class _HalvingJudge(Judge[SuccessiveHalving]):
     def __init__(self, rule: SuccessiveHalving, direction: Direction) -> None:
         super().__init__(rule, direction)
         self._first = rule.min_resource * rule.reduction_factor**rule.min_early_stopping_rate
@@ -359,7 +361,7 @@ class _HalvingJudge(_Judge[SuccessiveHalving]):
         self._reached.pop(trial, None)
 
 
-class _ThresholdJudge(_Judge[Threshold]):
+class _ThresholdJudge(Judge[Threshold]):
     def _judge(self, trial: int, step: int, merit: float) -> str | None:
         if step < self._rule.n_warmup_steps:
             return None
@@ -376,7 +378,7 @@ class _ThresholdJudge(_Judge[Threshold]):
         """Do nothing: no data is kept."""
 
 
-class _PatienceJudge(_Judge[Patience]):
+class _PatienceJudge(Judge[Patience]):
     def __init__(self, rule: Patience, direction: Direction) -> None:
         super().__init__(rule, direction)
         self._best: dict[int, tuple[float, int]] = {}  # best merit, and reports since
