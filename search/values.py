@@ -77,8 +77,7 @@ def check_size(where: str, params: Mapping[str, Any]) -> None:
     Raises:
         InvalidArgument: They are too large; the message names the largest.
     """
-    whole = {name: to_json(value) for name, value in params.items()}
-    if len(msgspec.json.encode(whole)) > LARGEST_CONFIGURATION:
+    if len(msgspec.json.encode(Params(params).to_json())) > LARGEST_CONFIGURATION:
         sizes = {name: size_of(name) + size_of(value) for name, value in params.items()}
         check_sizes(where, sizes)
 

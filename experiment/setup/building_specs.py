@@ -28,7 +28,7 @@ from search.space.sampling import check_constraint
 from search.space.spaces import Constraint, Space
 from search.stopping.racing import WilcoxonRacing
 from search.stopping.rules import SuccessiveHalving
-from search.values import to_json
+from search.values import Params
 
 _WANTED = "a to_json() that returns a JSON-serialisable dict"
 
@@ -100,7 +100,7 @@ def spec_of_algorithm(
     if samples is not None:
         arguments["samples"] = samples
     if problem.points:
-        arguments["points"] = [_as_json(point) for point in problem.points]
+        arguments["points"] = [Params(point).to_json() for point in problem.points]
     if runs:
         arguments["warm_start"] = runs
     return SearchSpec(
@@ -178,7 +178,3 @@ def _settings_of(algorithm: Algorithm) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise InvalidArgument("searcher", _WANTED, shown(returned))
     return settings
-
-
-def _as_json(point: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: to_json(value) for name, value in point.items()}
