@@ -15,11 +15,8 @@ from search.counted import CountedSearch
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.searcher import Problem
-from search.space.sampling import random_point
+from search.space.sampling import TRIES, random_point
 from search.trial import Evaluated, Outcome, Status, Trial
-
-TRIES = 20
-"""Maximum proposals per trial; the constraint may allow none of them."""
 
 _PROPOSES_NO_MORE = "the searcher proposes no more configurations"
 

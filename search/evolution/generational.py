@@ -13,10 +13,8 @@ from search.evolution.population_search import GenerationalSearch, Individual
 from search.evolution.settings import EvolutionSettings
 from search.searcher import Problem, one_direction
 from search.space.points import check_points
+from search.space.sampling import TRIES
 from search.space.tried import Tried
-
-_TRIES = 20
-"""Maximum trial vectors per trial; many may have been tried, or not be allowed."""
 
 
 class DifferentialEvolution(GenerationalSearch[Individual]):
@@ -91,7 +89,7 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         return bred
 
     def _trial_vector(self, index: int) -> list[float] | None:
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             vector = breed(self.toolbox, self._population, index)
             if self._tried.is_new(vector):
                 return vector

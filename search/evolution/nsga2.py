@@ -20,11 +20,9 @@ from search.evolution.genetic_operators import breed, make_toolbox
 from search.evolution.population_search import Individual, PopulationSearch
 from search.searcher import Problem, Searcher, check_own_budget
 from search.space.points import check_points
+from search.space.sampling import TRIES
 from search.space.tried import Tried
 from search.trial import Evaluated
-
-_TRIES = 20
-"""Maximum children per trial; many may have been tried, or not be allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +164,7 @@ class NSGA2Search(PopulationSearch[Individual]):
 
     def _new_point(self) -> list[float] | None:
         if self._evaluated >= self.popsize and len(self._population) > 1:
-            children = (breed(self.toolbox, self._population) for _ in range(_TRIES))
+            children = (breed(self.toolbox, self._population) for _ in range(TRIES))
             return next(filter(self._tried.is_new, children), None) or self._tried.another()
         if not self._design:
             self._design = list(self.toolbox.population())

@@ -22,15 +22,12 @@ from search.evolution.population_search import GenerationalSearch, Individual
 from search.searcher import Problem, Searcher, check_own_budget, one_direction
 from search.space.domains import nearest
 from search.space.points import check_points
-from search.space.sampling import allowed, latin_hypercube
+from search.space.sampling import TRIES, allowed, latin_hypercube
 from search.space.spaces import Choice, Domain, Space
 from search.trial import Outcome
 
 FACTORS = (0.8, 1.2)
 """Factors by which numbers are perturbed, equally likely."""
-
-_TRIES = 20
-"""Maximum explorations per member; the constraint may allow none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +196,7 @@ def explore(
             return space[name].decode(rng.random())
         return perturb(space[name], params[name], rng)
 
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         found = space.assemble(explored)
         if space.allows_params(found):
             return found

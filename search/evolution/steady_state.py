@@ -21,6 +21,7 @@ from search.evolution.screening import Screen
 from search.evolution.settings import EvolutionSettings
 from search.searcher import Problem, one_direction
 from search.space.points import check_points
+from search.space.sampling import TRIES
 from search.space.spaces import Space
 from search.space.tried import Tried
 from search.trial import Evaluated
@@ -33,11 +34,6 @@ COLLAPSED = 0.01
 
 REPEATED = 10
 """With a noisy objective, one trial in this many evaluates the best individual again."""
-
-_TRIES = 20
-"""Maximum trial vectors per trial, or twice its candidates if that is more.
-
-Many may have been tried, or not be allowed."""
 
 
 class _Candidate(Individual):
@@ -194,7 +190,7 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
 
     def _trial_vector(self, place: int) -> list[float] | None:
         screened = self._rng.random() * len(self._screen) < SCREENED
-        tries = max(_TRIES, 2 * self._candidates)
+        tries = max(TRIES, 2 * self._candidates)
         vectors = (breed(self.toolbox, self._population, place) for _ in range(tries))
         new = filter(self._tried.is_new, vectors)
         candidates = list(itertools.islice(new, self._candidates if screened else 1))

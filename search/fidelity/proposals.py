@@ -17,15 +17,12 @@ from search.evolution.settings import EvolutionSettings
 from search.evolution.steady_state import COLLAPSED, SCREENED
 from search.sequential.bayesian import DESIGN, LEAST
 from search.sequential.promising import Promising
-from search.space.sampling import latin_hypercube
+from search.space.sampling import TRIES, latin_hypercube
 from search.space.spaces import Choice, Space
 from search.space.tried import Tried
 
 _CANDIDATES = 5
 """Trial vectors per screened configuration, of which the most promising one is proposed."""
-
-_TRIES = 20
-"""Maximum trial vectors per configuration; many may have been tried, or not be allowed."""
 
 
 class Proposals(Protocol):
@@ -116,7 +113,7 @@ class Evolved:
             return None
         screened = self._rng.random() * len(screen) < SCREENED
         index = self._rng.randrange(self._popsize)
-        vectors = (breed(self._toolbox, population, index) for _ in range(_TRIES))
+        vectors = (breed(self._toolbox, population, index) for _ in range(TRIES))
         new = filter(self._tried.is_new, vectors)
         candidates = list(itertools.islice(new, _CANDIDATES if screened else 1))
         if not candidates:

@@ -9,11 +9,9 @@ from typing import Any
 
 from search.counted import CountedSearch
 from search.searcher import Problem, one_direction
+from search.space.sampling import TRIES
 from search.space.tried import Tried
 from search.trial import Evaluated, Outcome
-
-TRIES = 20
-"""Maximum proposals per trial; all may have been tried, or not be allowed."""
 
 
 class SampledSearch(CountedSearch):

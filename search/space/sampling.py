@@ -16,6 +16,9 @@ _LATER = 10 * DRAWS
 More than before it: a constraint that allows one in a few thousand may start, and would then soon
 end the search, since 10,000 draws fail for one point in a hundred."""
 
+TRIES = 20
+"""Maximum proposals per trial; all may have been tried, or not be allowed."""
+
 _CHECKS = 10  # allowed points drawn before a search starts: a constraint may raise for a few only
 
 

@@ -12,11 +12,12 @@ from deap import cma
 from optuna.samplers import CmaEsSampler, NSGAIISampler, TPESampler
 
 from search.adapters import DeapSearcher, DehbSearcher, NevergradSearcher, OptunaSearcher
-from search.adapters.adapted import TRIES, AdaptedSearch, described
+from search.adapters.adapted import AdaptedSearch, described
 from search.direction import Direction, Directions
 from search.errors import InvalidArgument, NothingAllowed
 from search.searcher import Problem, drive
 from search.space.domains import nearest
+from search.space.sampling import TRIES
 from search.space.spaces import Float, Integer, Space
 from search.trial import Evaluated, Outcome
 from tests import ROOT
