@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from search.checks import check_integer, check_number, make_plain
-from search.direction import Direction
 from search.errors import InvalidArgument
 from search.evolution.population_search import GenerationalSearch, Individual
 from search.searcher import Problem, Searcher, check_own_budget, one_direction
@@ -76,17 +75,7 @@ class PopulationTraining:
         return {"type": "population based training", **asdict(self)}
 
 
-class _Member(Individual):
-    """A member's hyperparameters in one generation, exactly as they are passed on."""
-
-    def __init__(
-        self, space: Space, params: Mapping[str, Any], direction: Direction, parent: int | None
-    ) -> None:
-        super().__init__(space.encode(params), direction, parent)
-        self.params: Mapping[str, Any] = params
-
-
-class PopulationBasedTraining(GenerationalSearch[_Member]):
+class PopulationBasedTraining(GenerationalSearch[Individual]):
     """Train a population; after each generation the worst resume from the best (Jaderberg 2017).
 
     A trial is one member's training during one generation. Generation 0 is a Latin hypercube whose
@@ -153,7 +142,7 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
         copied = [m.parent is not None and m.parent % self.popsize != own for own, m in owns]
         return sum(copied) / self.popsize
 
-    def _breed(self) -> list[_Member]:
+    def _breed(self) -> list[Individual]:
         merits = [self._direction.merit(member.score) for member in self._population]
         ranking = sorted(range(len(merits)), key=merits.__getitem__, reverse=True)
         alive = [index for index in ranking if self._population[index].score is not None]
@@ -171,15 +160,15 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
             self._successor(index, top if index in worst else None) for index in range(self.popsize)
         ]
 
-    def _successor(self, index: int, top: Sequence[int] | None) -> _Member:
+    def _successor(self, index: int, top: Sequence[int] | None) -> Individual:
         chosen = index if top is None else self._rng.choice(top)
-        params = self._population[chosen].params
+        params = self._params(self._population[chosen])
         if top is not None:
             params = explore(self._space, params, self._settings.resample_probability, self._rng)
         return self._member(params, self._asked - self.popsize + chosen)
 
-    def _member(self, params: Mapping[str, Any], parent: int | None) -> _Member:
-        return _Member(self._space, params, self._direction, parent)
+    def _member(self, params: Mapping[str, Any], parent: int | None) -> Individual:
+        return Individual(self._space.encode(params), self._direction, parent, params)
 
 
 def explore(
