@@ -9,7 +9,6 @@ from typing import Any
 
 from search.checks import check_flag, check_integer, make_plain
 from search.errors import InvalidArgument, shown
-from search.evolution.settings import EvolutionSettings
 from search.fidelity.bracket import Bracket, bracket_sizes, rungs_between
 from search.fidelity.growth import Growth
 from search.fidelity.proposals import Evolved, Modelled, Proposals
@@ -143,24 +142,18 @@ class HyperbandSearch:
         ]
         check_points(problem.points, self._room, "configurations")
         self._tried = Tried(self._space, self._rng, problem.points)
-        self._proposals = self._make_proposals(settings)
+        kind: type[Modelled | Evolved] = (
+            Modelled if settings.model == "gaussian_process" else Evolved
+        )
+        self._proposals: Proposals = kind(
+            self._space, self._direction, rungs=len(self.rungs), tried=self._tried, rng=self._rng
+        )
         self._growth = Growth(self.rungs, self._direction) if settings.progressive else None
         self._runs: dict[int, _Run] = {}
         self._in_flight: set[int] = set()
         self._configurations = 0
         self._exhausted: str | None = None
         self._close(len(problem.points) + self._tried.left(self._room - len(problem.points)))
-
-    def _make_proposals(self, settings: Hyperband) -> Proposals:
-        arguments: dict[str, Any] = {
-            "rungs": len(self.rungs),
-            "tried": self._tried,
-            "rng": self._rng,
-        }
-        if settings.model == "gaussian_process":
-            return Modelled(self._space, self._direction, **arguments)
-        operators = EvolutionSettings()
-        return Evolved(self._space, self._direction, settings=operators, **arguments)
 
     @property
     def total(self) -> int:

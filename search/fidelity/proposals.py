@@ -60,19 +60,12 @@ class Evolved:
         rungs: The number of rungs.
         tried: The tried configurations.
         rng: The generator; whoever owns it may seed it before each proposal.
-        settings: The settings of the operators.
     """
 
     def __init__(
-        self,
-        space: Space,
-        direction: Direction,
-        *,
-        rungs: int,
-        tried: Tried,
-        rng: random.Random,
-        settings: EvolutionSettings,
+        self, space: Space, direction: Direction, *, rungs: int, tried: Tried, rng: random.Random
     ) -> None:
+        settings = EvolutionSettings()
         self._space = space
         self._direction = direction
         self._tried = tried
