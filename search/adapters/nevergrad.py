@@ -13,6 +13,7 @@ from search.adapters.adapted import AdaptedSearch, needed_by
 from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
+from search.space.domains import is_unordered
 from search.space.spaces import Choice, Domain
 
 MOST_CHOICES = 1000
@@ -173,8 +174,7 @@ def _parameter(p: Any, domain: Domain) -> Any:
         return _value(domain, 0.5)
     if not count:
         return p.Scalar(lower=0.0, upper=1.0)
-    ordered = isinstance(domain, Choice) and domain.ordered
-    return (p.TransitionChoice if ordered else p.Choice)(range(count))
+    return (p.Choice if is_unordered(domain) else p.TransitionChoice)(range(count))
 
 
 def _value(domain: Domain, unit: float) -> float:

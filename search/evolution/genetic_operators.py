@@ -13,8 +13,9 @@ from typing import Any
 from deap import base, tools
 
 from search.evolution.population_search import Individual
+from search.space.domains import is_unordered
 from search.space.sampling import latin_hypercube
-from search.space.spaces import Choice, Space
+from search.space.spaces import Space
 
 CROSSOVER_ETA = 5.0
 """Distribution index of the crossover: the higher, the nearer children are to their parents."""
@@ -38,7 +39,7 @@ def make_toolbox(
     """
     if mutation is None:
         mutation = 1 / max(sum(domain.size != 1 for domain in space.values()), 1)
-    unordered = [isinstance(d, Choice) and not d.ordered for d in space.values()]
+    unordered = [is_unordered(domain) for domain in space.values()]
     toolbox = base.Toolbox()
     toolbox.register("population", latin_hypercube, popsize, len(space), rng)
     toolbox.register("select", tools.selNSGA2)

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from search.direction import Direction
-from search.space.spaces import Choice, Space
+from search.space.domains import is_unordered
+from search.space.spaces import Space
 
 NEIGHBOURS = 5
 """Nearest evaluated points by which a point is judged."""
@@ -31,11 +32,7 @@ class Screen:
     def __init__(self, space: Space, direction: Direction) -> None:
         self._space = space
         self._direction = direction
-        self._choices = [
-            axis
-            for axis, domain in enumerate(space.values())
-            if isinstance(domain, Choice) and not domain.ordered
-        ]
+        self._choices = [axis for axis, domain in enumerate(space.values()) if is_unordered(domain)]
         self._points = np.empty((_ROOM, len(space)))  # the first rows, as many as merits
         self._squares = np.empty_like(self._points)  # of offsets from a point
         self._merits: list[float] = []

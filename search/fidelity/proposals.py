@@ -17,8 +17,9 @@ from search.evolution.settings import EvolutionSettings
 from search.evolution.steady_state import COLLAPSED, SCREENED
 from search.sequential.bayesian import DESIGN, LEAST
 from search.sequential.promising import Promising
+from search.space.domains import is_unordered
 from search.space.sampling import TRIES, latin_hypercube
-from search.space.spaces import Choice, Space
+from search.space.spaces import Space
 from search.space.tried import Tried
 
 _CANDIDATES = 5
@@ -138,7 +139,7 @@ class Modelled:
     ) -> None:
         from search.sequential.evidence import Evidence  # late: scikit-learn takes a second
 
-        categorical = [isinstance(d, Choice) and not d.ordered for d in space.values()]
+        categorical = [is_unordered(domain) for domain in space.values()]
         self._direction = direction
         self._tried = tried
         self._last = max(rungs - 1, 1)

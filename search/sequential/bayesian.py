@@ -17,8 +17,8 @@ from search.checks import check_flag, make_plain
 from search.searcher import Problem, Searcher
 from search.sequential.promising import Promising
 from search.sequential.sequential_search import SampledSearch
+from search.space.domains import is_unordered
 from search.space.sampling import latin_hypercube, random_point
-from search.space.spaces import Choice
 from search.trial import Outcome, Trial
 
 DESIGN = 8
@@ -94,7 +94,7 @@ class BayesianSearch(SampledSearch):
         super().__init__(problem, random.Random(), repeats=settings.noisy)
         self._noisy = settings.noisy
         self._seed = problem.rng.getrandbits(64)
-        categorical = [isinstance(d, Choice) and not d.ordered for d in self._space.values()]
+        categorical = [is_unordered(domain) for domain in self._space.values()]
         self._evidence = Evidence(categorical)
         self._promising = Promising(self._space, self._rng, self._may_try)
         count = max(DESIGN - len(self._points) - len(problem.known), 0)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from search.space.spaces import Choice, Space
+from search.space.domains import is_unordered
+from search.space.spaces import Space
 
 Array = npt.NDArray[np.float64]
 
@@ -40,9 +41,7 @@ class Promising:
         self._space = space
         self._rng = rng
         self._may_try = may_try
-        self._categorical = tuple(
-            isinstance(domain, Choice) and not domain.ordered for domain in space.values()
-        )
+        self._categorical = tuple(is_unordered(domain) for domain in space.values())
 
     def point(
         self, score: Callable[[Array], Array], good: Array

@@ -16,8 +16,9 @@ from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher, Selection
 from search.sequential.sequential_search import SampledSearch
+from search.space.domains import Domain, is_unordered
 from search.space.sampling import random_point
-from search.space.spaces import Choice, Domain, Space
+from search.space.spaces import Space
 from search.trial import Outcome
 
 STEP = 0.1
@@ -159,7 +160,7 @@ def mutated(space: Space, point: Sequence[float], rng: random.Random) -> list[fl
 
 
 def _moved(domain: Domain, unit: float, rng: random.Random) -> float:
-    if isinstance(domain, Choice) and not domain.ordered:
+    if is_unordered(domain):
         return (unit + rng.randrange(1, domain.size) / domain.size) % 1.0  # the middle of a bin
     value, moved = domain.decode(unit), unit
     for doublings in range(_DOUBLINGS):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from search.checks import check_flag, plain
 from search.errors import InvalidArgument, shown
@@ -311,6 +311,11 @@ class Choice(_Domain):
 
 
 Domain: TypeAlias = Float | Integer | Choice
+
+
+def is_unordered(domain: Domain) -> TypeGuard[Choice]:
+    """Return whether any two values of a domain are equally far apart."""
+    return isinstance(domain, Choice) and not domain.ordered
 
 
 def nearest(domain: Float | Integer, value: float) -> float:
