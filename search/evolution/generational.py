@@ -81,7 +81,10 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             design = self.toolbox.population()
         bred = list(first)
         for index in range(len(first), self.popsize):
-            point = self._trial_vector(index) if design is None else self._new(design[index])
+            if design is None:
+                point = self._trial_vector(index)
+            else:
+                point = self._tried.this_or_another(design[index])
             if point is None:
                 break
             self._tried.add(point)
@@ -94,9 +97,6 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             if self._tried.is_new(vector):
                 return vector
         return self._tried.another()
-
-    def _new(self, point: list[float]) -> list[float] | None:
-        return point if self._tried.is_new(point) else self._tried.another()
 
     def _replace(self) -> float:
         # The last generation may be smaller.

@@ -168,8 +168,7 @@ class NSGA2Search(PopulationSearch[Individual]):
             return next(filter(self._tried.is_new, children), None) or self._tried.another()
         if not self._design:
             self._design = list(self.toolbox.population())
-        point = self._design.pop(0)
-        return point if self._tried.is_new(point) else self._tried.another()
+        return self._tried.this_or_another(self._design.pop(0))
 
     def _take(self, candidate: Individual) -> None:
         self._received.append(candidate)

@@ -125,9 +125,8 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         self._candidates = settings.candidates
         self._points = problem.points
         self._rng = rng
-        self._tried = Tried(space, rng, problem.given)
-        if not settings.noisy:
-            self._try_each_once(self._tried, len(problem.points))
+        self._tried = Tried(space, rng, problem.given, repeats=settings.noisy)
+        self._try_each_once(self._tried, len(problem.points))
         self._screen = Screen(space, self._direction)
         self._design: list[list[float]] = []  # unused points of the Latin hypercube
         self._received: list[_Candidate] = []  # candidates since the last record of the logbook
@@ -176,17 +175,8 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
     def _design_point(self) -> _Candidate | None:
         if not self._design:
             self._design = list(self.toolbox.population())
-        point = self._design.pop(0)
-        new = point if self._tried.is_new(point) else self._another()
+        new = self._tried.this_or_another(self._design.pop(0))
         return None if new is None else _Candidate(self._space, new, self._direction)
-
-    def _another(self) -> list[float] | None:
-        """Return a random new point; None if there is none."""
-        point = self._tried.another()
-        if point is None and self._noisy:
-            self._tried.forget()
-            point = self._tried.another()
-        return point
 
     def _trial_vector(self, place: int) -> list[float] | None:
         screened = self._rng.random() * len(self._screen) < SCREENED
@@ -195,7 +185,7 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         new = filter(self._tried.is_new, vectors)
         candidates = list(itertools.islice(new, self._candidates if screened else 1))
         if not candidates:
-            return self._another()
+            return self._tried.another()
         return self._screen.most_promising(candidates) if screened else candidates[0]
 
     def _take(self, candidate: _Candidate) -> None:

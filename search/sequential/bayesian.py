@@ -154,7 +154,7 @@ class BayesianSearch(SampledSearch):
         if not self._has_model():
             return super()._new_point()
         with self._evidence.one_thread():
-            return self._most_promising() or self._another()
+            return self._most_promising() or self._tried.another()
 
     def _propose(self) -> list[float]:
         """Return a point of the design, or a random one while there are too few values."""

@@ -32,10 +32,8 @@ class SampledSearch(CountedSearch):
         self._direction = one_direction(problem)
         super().__init__(problem)
         self._rng = problem.rng if rng is None else rng
-        self._repeats = repeats
-        self._tried = Tried(self._space, self._rng, problem.given)
-        if not repeats:
-            self._try_each_once(self._tried)
+        self._tried = Tried(self._space, self._rng, problem.given, repeats=repeats)
+        self._try_each_once(self._tried)
         self._in_flight: dict[int, list[float]] = {}  # the point of each trial
 
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -64,15 +62,7 @@ class SampledSearch(CountedSearch):
             point = self._propose()
             if self._tried.is_new(point):
                 return point
-        return self._another()
-
-    def _another(self) -> list[float] | None:
-        """Return a random new point; None if there is none."""
-        point = self._tried.another()
-        if point is None and self._repeats:
-            self._tried.forget()
-            point = self._tried.another()
-        return point
+        return self._tried.another()
 
     @abstractmethod
     def _propose(self) -> list[float]:

@@ -35,13 +35,20 @@ class Tried:
         space: The search space.
         rng: Generator for `another`.
         params: Configurations that count as tried from the start.
+        repeats: Whether configurations may be tried once more when all were tried.
     """
 
     def __init__(
-        self, space: Space, rng: random.Random, params: Iterable[Mapping[str, Any]] = ()
+        self,
+        space: Space,
+        rng: random.Random,
+        params: Iterable[Mapping[str, Any]] = (),
+        *,
+        repeats: bool = False,
     ) -> None:
         self._space = space
         self._rng = rng
+        self._repeats = repeats
         self._values = _values(space)
         self._real = [name for name, domain in space.items() if domain.size is None]
         self._snapped = {space.snap(space.encode(given)) for given in params}
@@ -64,9 +71,11 @@ class Tried:
     def left(self, most: int) -> int:
         """Return how many allowed configurations were not tried, at most `most`.
 
-        `most` also where the space has too many to count: with real numbers, or, if there is a
-        constraint or a condition, thousands of configurations.
+        `most` also if they may be tried once more, and where the space has too many to count: with
+        real numbers, or, if there is a constraint or a condition, thousands of configurations.
         """
+        if self._repeats:
+            return most
         if self._space.constraint is None and not self._space.conditional:
             if self._real:
                 return most
@@ -84,9 +93,21 @@ class Tried:
     def another(self) -> list[float] | None:
         """Return a random point whose configuration is allowed and was not tried.
 
-        None if there is none. A space of many thousands of configurations of which nearly all were
-        tried or are not allowed may still have one that was not found.
+        None if there is none, unless they may be tried once more. A space of many thousands of
+        configurations of which nearly all were tried or are not allowed may still have one that was
+        not found.
         """
+        point = self._not_tried()
+        if point is None and self._repeats:
+            self.forget()
+            point = self._not_tried()
+        return point
+
+    def this_or_another(self, point: list[float]) -> list[float] | None:
+        """Return a point if it is new; else as `another`."""
+        return point if self.is_new(point) else self.another()
+
+    def _not_tried(self) -> list[float] | None:
         for _ in range(_DRAWS):
             point = random_point(self._space, self._rng)
             if point not in self:
