@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from experiment.driver.slots.running_gang import Member, RunningGang
 from search.trial import Trial
 from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.messages import (
     Answer,
     Attempt,
-    Gang,
     Heard,
     Hello,
     MemberAddress,
@@ -99,20 +99,9 @@ def attempts_of(addresses: dict[str, MemberAddress], hosts: dict[str, str]) -> d
     members = members[:_MOST_MEMBERS]
     if len(members) < 2:
         return {}
-    key, certificate = (pem.decode() for pem in make_certificate())
-    return {
-        slot: Attempt(
-            Trial(0, {}),
-            gang=Gang(
-                rank=rank,
-                members=tuple(addresses[member].links for member in members),
-                servers=tuple(addresses[member].server for member in members),
-                key=key,
-                certificate=certificate,
-            ),
-        )
-        for rank, slot in enumerate(members)
-    }
+    chosen = [Member(slot, hosts[slot], addresses[slot]) for slot in members]
+    gang = RunningGang(Attempt(Trial(0, {})), chosen, grace=0.0, pair=make_certificate())
+    return {slot: gang.attempt_of(slot) for slot in members}
 
 
 def _has(number: int, slots: Iterable[str]) -> bool:

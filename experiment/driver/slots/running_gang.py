@@ -104,7 +104,6 @@ class RunningGang:
     Attributes:
         attempt: The attempt.
         slots: The members' slots, by rank.
-        ended: The slots of members that have ended, or were lost.
     """
 
     def __init__(
@@ -125,11 +124,6 @@ class RunningGang:
         self._broken: tuple[float, str] | None = None  # time of the first failure, who failed
         self._returned: float | None = None  # time of rank 0's value
         self._is_settled = False
-
-    @property
-    def ended(self) -> frozenset[str]:
-        """The slots of members that have ended, or were lost."""
-        return frozenset(self._ends)
 
     @property
     def is_ending(self) -> bool:
