@@ -19,6 +19,7 @@ from experiment.tab.timeline import Timeline
 from experiment.tab.trial_files import TrialFiles
 from experiment.tab.trial_page import page_of_files, trial_page
 from search.trial import Trial
+from search.values import is_finite
 from spark_jobs.run_folder.paths import RunPaths
 
 _MOST_METRICS = 30  # columns of the table; a trial's own page has all
@@ -220,7 +221,7 @@ def _why(result: TrialResult) -> str:
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None or not abs(value) < float("inf") else value
+    return value if is_finite(value) else None
 
 
 def _lost_attempts(timeline: Timeline, version: int) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from experiment.results.trial_result import TrialResult
 from experiment.tab.shown import as_python, shown_value
 from experiment.tab.timeline import TimedAttempt, Timeline
 from experiment.tab.trial_files import TrialFiles, bytes_of, has_link, regular_files
+from search.values import is_finite
 from spark_jobs.run_folder.paths import WORKERS, RunPaths, attempt_name, is_ours
 from spark_jobs.slot.trial_events import is_curve
 from spark_jobs.trial.events.event_scalars import scalars_in
@@ -113,7 +114,10 @@ def _outcome(result: TrialResult | None) -> dict[str, Any]:
         "value": result.value,
         "seconds": result.seconds,
         "reason": printable(result.reason),
-        "metrics": [(name, _number(value)) for name, value in result.metrics.items()],
+        "metrics": [
+            (name, value if is_finite(value) else str(value))
+            for name, value in result.metrics.items()
+        ],
         "error": None
         if error is None
         else {
@@ -122,10 +126,6 @@ def _outcome(result: TrialResult | None) -> dict[str, Any]:
             "traceback": printable(error.traceback, keep="\n\t"),
         },
     }
-
-
-def _number(value: float) -> float | str:
-    return value if abs(value) < float("inf") else str(value)
 
 
 def _curves(folder: Path) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def _curves(folder: Path) -> list[dict[str, Any]]:
             if is_curve(point.tag):
                 steps, values = curves.setdefault(prefix + point.tag, ([], []))
                 steps.append(point.step)
-                values.append(point.value if abs(point.value) < float("inf") else None)
+                values.append(point.value if is_finite(point.value) else None)
     return [
         {"tag": printable(tag), "steps": _some(steps), "values": _some(values)}
         for tag, (steps, values) in sorted(curves.items())
