@@ -7,7 +7,6 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from experiment.background.call_queue import Call, CallQueue
@@ -198,14 +197,9 @@ class SparkExecutor(Executor):
             raise ImportError("joblib_backend() needs joblib: pip install joblib") from error
         return ExecutorBackend(self, self.parallelism)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Shut down; if the block was interrupted, end the calls that still run."""
-        if error is None or isinstance(error, Exception):
+        if error[1] is None or isinstance(error[1], Exception):
             self.shutdown()
         else:
             self.shutdown(wait=False, cancel_futures=True)

@@ -7,7 +7,6 @@ import itertools
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from spark_jobs.messages import SlotId
@@ -71,12 +70,7 @@ class StartedJobs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with contextlib.ExitStack() as leaving:
             for started in self._running:  # first, since an interrupt may end the asking
                 leaving.push(started.job)
