@@ -115,6 +115,11 @@ def is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def as_unicode(text: str) -> str:
+    """Return a text with its lone surrogates, which UTF-8 and JSON cannot have, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _plain_text(name: str, text: str) -> str:
     if not is_unicode(text):
         raise InvalidArgument(name, "text that UTF-8 can hold", shown(text))

@@ -19,7 +19,7 @@ from experiment.run_files.format import RUN, check_format
 from experiment.run_files.journal import JournalReader, JournalRewritten, read_journal
 from experiment.run_files.journal_records import Record, RecordReader, read_records
 from experiment.run_files.left_outcomes import Ignored, ignored_outcomes
-from experiment.run_files.manifest import FrontSummary, Manifest, Summary
+from experiment.run_files.manifest import Manifest, Summary
 from experiment.run_files.run_state import RunState
 from search.direction import read_direction
 from search.errors import InvalidArgument, shown
@@ -92,10 +92,7 @@ def read_manifest(paths: RunPaths) -> Manifest:
 def read_summary(paths: RunPaths) -> Summary | None:
     """Return the summary of a run; None before its end; errors as `load`."""
     try:
-        try:
-            return _read_json(paths, paths.result, FrontSummary)
-        except msgspec.ValidationError:  # it has no front: one objective
-            return _read_json(paths, paths.result, Summary)
+        return _read_json(paths, paths.result, Summary)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -21,7 +21,7 @@ from experiment.run_files.format import FORMAT
 from experiment.version import __version__
 from search.direction import DirectionName
 from search.trial import Outcome
-from search.values import Params
+from search.values import Params, as_unicode
 from spark_jobs.messages import as_json, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.local_files import write_whole
@@ -134,6 +134,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         best: The best trial's outcome with its hyperparameters, or None.
         ended: The time of the end, in UTC.
         format: The format version.
+        front: With several objectives only, the outcome of each trial on the front, with its
+            hyperparameters; `best` is None then.
     """
 
     direction: DirectionName | dict[str, DirectionName]
@@ -146,21 +148,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     best: dict[str, Any] | None
     ended: str
     format: int = FORMAT
+    front: list[dict[str, Any]] | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         datetime.datetime.fromisoformat(self.ended)  # ValueError for any other text
         if self.best is not None and not isinstance(params := self.best.get("params"), Params):
             Params.from_json(params)
-
-
-class FrontSummary(Summary, frozen=True, kw_only=True):
-    """The summary of a run with several objectives; `best` is None.
-
-    Attributes:
-        front: The outcome of each trial on the front, with its hyperparameters.
-    """
-
-    front: list[dict[str, Any]]
 
 
 def folder_name(name: str) -> str:
@@ -182,21 +175,20 @@ def write_manifest(paths: RunPaths, manifest: Manifest) -> None:
 def write_result(paths: RunPaths, result: Result) -> None:
     """Write the summary, with the best trial or the front."""
     front = [_trial_to_json(trial, result.objective) for trial in result.front]
-    problem = result.problem
-    facts: dict[str, Any] = {
-        "direction": result.direction,
-        "trials": len(result.trials),
-        "failed": len(result.failed),
-        "problem": problem and problem.encode("utf-8", "backslashreplace").decode(),
-        "target": result.target,
-        "exhausted": result.exhausted,
-        "total": result.total,
-        "ended": now(),
-    }
-    if result.objectives:
-        _write_json(paths.result, FrontSummary(**facts, best=None, front=front))
-    else:
-        _write_json(paths.result, Summary(**facts, best=next(iter(front), None)))
+    several, problem = bool(result.objectives), result.problem
+    summary = Summary(
+        direction=result.direction,
+        trials=len(result.trials),
+        failed=len(result.failed),
+        problem=problem and as_unicode(problem),
+        target=result.target,
+        exhausted=result.exhausted,
+        total=result.total,
+        best=None if several else next(iter(front), None),
+        ended=now(),
+        front=front if several else msgspec.UNSET,
+    )
+    _write_json(paths.result, summary)
 
 
 def _trial_to_json(trial: TrialResult, objective: str | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from experiment.results.status import seconds_of
 from experiment.results.text import printable
 from experiment.run_files.loading import Run
-from experiment.run_files.manifest import FrontSummary, Manifest, Summary
+from experiment.run_files.manifest import Manifest, Summary
 from experiment.run_files.ownership import owner_of
 from experiment.setup.workers import Workers
 from experiment.tab.shown import as_python
@@ -41,7 +41,6 @@ def state_of(paths: RunPaths, *, ended: bool, problem: str | None) -> State:
 def facts_of_ended(paths: RunPaths, manifest: Manifest, summary: Summary) -> dict[str, Any]:
     """Return the facts of a run that has ended, without reading its journal."""
     best = summary.best
-    front = summary.front if isinstance(summary, FrontSummary) else []
     value = None if best is None else best.get("value")
     params = None if best is None else Params.from_json(best.get("params"))
     return {
@@ -54,7 +53,7 @@ def facts_of_ended(paths: RunPaths, manifest: Manifest, summary: Summary) -> dic
         "best": None
         if best is None or params is None
         else {"trial": best.get("trial"), "value": value, "python": as_python(params)},
-        "front": [trial["trial"] for trial in front],
+        "front": [trial["trial"] for trial in summary.front or ()],
         "ended": _seconds(summary.ended),
     }
 
