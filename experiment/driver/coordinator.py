@@ -17,7 +17,6 @@ from experiment.driver.slots.gangs import Gangs
 from experiment.driver.slots.pace import longer_wait, report_pause
 from experiment.driver.slots.roster import Roster
 from experiment.driver.trials.trials import Trials
-from experiment.results.warned import once
 from experiment.run_files.journal_records import WaitReason
 from search.trial import Failure
 from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, SlotId, Stop, Wait
@@ -52,7 +51,7 @@ class Coordinator:
         self.roster = roster
         self.gangs = gangs
         self._recorder = recorder
-        self._warn = once(warn)
+        self._warn = functools.cache(warn)  # each sentence once
         self._clock = clock
         self.ends = AttemptEnds(trials, roster, gangs, recorder, warn=self._warn, clock=clock)
 

@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -32,18 +32,6 @@ class Line(NamedTuple):
 _started_at: contextvars.ContextVar[Line | None] = contextvars.ContextVar(
     "experiment_started_at", default=None
 )
-
-
-def once(warn: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that calls `warn` once for each sentence."""
-    seen: set[str] = set()
-
-    def warn_once(sentence: str) -> None:
-        if sentence not in seen:
-            seen.add(sentence)
-            warn(sentence)
-
-    return warn_once
 
 
 def users_line() -> Line | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,18 +18,6 @@ from spark_jobs.trial.objective import objective_of
 from spark_jobs.trial.trial_process import stopped
 
 _MOST_NAMED = 10  # metrics in a warning
-
-
-class Verdict(NamedTuple):
-    """The decision of the stopping rules on reports.
-
-    Attributes:
-        reason: Why the trial has to stop; None if it may continue.
-        reports: The reports of the objective, without other metrics.
-    """
-
-    reason: str | None
-    reports: list[Report]
 
 
 class Judge:
@@ -82,8 +69,8 @@ class Judge:
         """Whether there are stopping rules."""
         return self._rules is not None
 
-    def report(self, trial: int, reports: Sequence[Report]) -> Verdict:
-        """Return the decision of the rules on a trial's reports.
+    def report(self, trial: int, reports: Sequence[Report]) -> tuple[str | None, list[Report]]:
+        """Return why the rules stop a trial, or None, and its reports of the objective alone.
 
         Raises:
             AmbiguousObjective: It is not clear which metric is the objective.
@@ -98,7 +85,7 @@ class Judge:
                 value = report.metrics[name]
                 judged.append(Report(report.step, {name: value}))
                 reason = self.replay(trial, report.step, value)
-        return Verdict(reason, judged)
+        return reason, judged
 
     def replay(self, trial: int, step: int, value: float) -> str | None:
         """Pass a value of the objective to the rules; return why the trial has to stop, or None."""

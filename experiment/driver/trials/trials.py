@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence, Sized
@@ -16,7 +17,6 @@ from experiment.driver.trials.standing import Standing
 from experiment.results.result import too_many_failures
 from experiment.results.status import Observer, Output, Overview, Running, Status
 from experiment.results.trial_result import TrialResult
-from experiment.results.warned import once
 from experiment.run_files.journal_records import Begun, Record
 from experiment.run_files.left_outcomes import LeftBehind
 from experiment.setup.workers import ALONE, Workers
@@ -93,7 +93,7 @@ class Trials:
         self._workers = workers
         self._at_once = at_once
         self._clock = clock
-        self._warn = once(warn)
+        self._warn = functools.cache(warn)  # each sentence once
         self._max_failures = max_failures
         self._total = 0
         self.state = recorder.state
@@ -351,13 +351,13 @@ class Trials:
         if self.problem is not None:
             return ""
         try:
-            verdict = self._judge.report(message.trial, message.reports)
+            reason, judged = self._judge.report(message.trial, message.reports)
         except (AmbiguousObjective, SearcherFailed) as error:
             self.fail(str(error))
             return ""
-        if verdict.reports:
-            self._recorder.reported(message.trial, message.attempt, verdict.reports)
-        return verdict.reason or ""
+        if judged:
+            self._recorder.reported(message.trial, message.attempt, judged)
+        return reason or ""
 
     def _retry(
         self, running: Running, slot: str, failure: Failure, seconds: float, *, counts: bool = True
