@@ -72,7 +72,7 @@ class Overview:
         cancelled: Number of trials cancelled at the end of the search.
         in_flight: Number of trials in flight.
         slots: Number of slots that have started.
-        at_once: Number of trials that these slots run at once; None for one each.
+        at_once: Number of trials that these slots run at once.
         best: The best trial so far; None before the first value, and with several objectives.
         objective: The name of the objective, once known.
         output: Pieces of the trials' output, if slots send it; the consumer removes entries.
@@ -88,7 +88,7 @@ class Overview:
     cancelled: int = 0
     in_flight: int = 0
     slots: int = 0
-    at_once: int | None = None
+    at_once: int = 0
     best: TrialResult | None = None
     objective: str | None = None
     typical: float | None = None
@@ -104,10 +104,9 @@ class Overview:
     @property
     def left(self) -> float | None:
         """Estimated seconds until the end, from the trials so far; None if unknown."""
-        at_once = self.slots if self.at_once is None else self.at_once
-        if self.typical is None or not at_once:
+        if self.typical is None or not self.at_once:
             return None
-        return seconds_of(self.total - self.done, self.typical, at_once)
+        return seconds_of(self.total - self.done, self.typical, self.at_once)
 
     def with_running(self, running: tuple[Running, ...]) -> Status:
         """Return the same state with each trial in flight."""

@@ -83,16 +83,14 @@ class Standing:
                 self.observers.remove(observer)
                 self._warn(f"{type(observer).__name__} is left out from now on: {error}")
 
-    def overview(
-        self, *, total: int, in_flight: int, slots: int, at_once: int | None = None
-    ) -> Overview:
+    def overview(self, *, total: int, in_flight: int, slots: int, at_once: int) -> Overview:
         """Return the state of the search.
 
         Args:
             total: Number of trials of the search.
             in_flight: Number of trials in flight.
             slots: Number of slots.
-            at_once: Number of trials that these slots run at once. Default: one each.
+            at_once: Number of trials that these slots run at once.
         """
         front, results = tuple(self._front), self._state.results
         return Overview(
@@ -103,7 +101,7 @@ class Standing:
             cancelled=self._cancelled,
             in_flight=in_flight,
             slots=slots,
-            at_once=slots if at_once is None else at_once,
+            at_once=at_once,
             best=front[0] if front and isinstance(self._direction, Direction) else None,
             objective=self._state.objective,
             typical=self._seconds / self._finished if self._finished > 1 else None,

@@ -72,6 +72,7 @@ def status(total=5, results=(), out=(), slots=1, objective="accuracy", typical=N
         cancelled=sum(result.status == "cancelled" for result in results),
         running=tuple(out),
         slots=slots,
+        at_once=slots,
         best=best,
         objective=objective,
         typical=typical,

@@ -201,7 +201,7 @@ def test_seconds_are_estimated_from_finished_trials(spark, tmp_path):
     done = search(experiment.launch, quick, verbose=0)
     plan = search(experiment.plan, quick, experiment.launch)
     mean = sum(trial.seconds for trial in done.trials) / 3
-    shown = Status(total=plan.trials, typical=mean, slots=plan.slots)
+    shown = Status(total=plan.trials, typical=mean, slots=plan.slots, at_once=plan.slots)
     assert plan.seconds(done) == pytest.approx(mean * 3 / 2) == pytest.approx(shown.left)
     assert plan.seconds(experiment.load(done.logdir)) == pytest.approx(plan.seconds(done))
     assert plan.seconds(done.part([])) is None

@@ -39,7 +39,7 @@ class Shown:
 
     @property
     def status(self):
-        return self.standing.overview(total=9, in_flight=0, slots=2)
+        return self.standing.overview(total=9, in_flight=0, slots=2, at_once=2)
 
     @property
     def front(self):
