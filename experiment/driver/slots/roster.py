@@ -37,7 +37,6 @@ class Roster:
         self._leaving: set[str] = set()  # slots whose executors are being decommissioned
         self._job_hosts: dict[int, set[str]] = {}  # hosts from which a job's slots said hello
         self._over: set[int] = set()  # jobs
-        self._told: set[str] = set()
         self._detour_told = False
         self._sharing_told = False
         self._refused_jobs = 0  # consecutive jobs that had slots on excluded hosts only
@@ -60,9 +59,7 @@ class Roster:
 
     def news(self, message: Hello) -> list[str]:
         """Return the warnings of a slot's hello, each that no slot has told before."""
-        news = [warning for warning in message.warnings if warning not in self._told]
-        self._told.update(news)
-        news += self.gpus.hear(message)
+        news = [*message.warnings, *self.gpus.hear(message)]
         if message.detour and not self._detour_told:
             self._detour_told = True
             news.append(message.detour)
