@@ -315,11 +315,10 @@ def _space(kind: str, given: Any) -> Any:
         return given  # points; the call refuses anything else
     if kind == "groups":
         return {group: _space("bounds", bounds) for group, bounds in given.items()}
-    return {name: _domain(f"{kind}[{name!r}]", value) for name, value in given.items()}
-
-
-def _domain(name: str, given: Any) -> Any:
-    return read_domain(name, given) if isinstance(given, dict) else given
+    return {
+        name: read_domain(f"{kind}[{name!r}]", value) if isinstance(value, dict) else value
+        for name, value in given.items()
+    }
 
 
 def _file(name: str, path: str) -> Any:

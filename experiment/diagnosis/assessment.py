@@ -90,7 +90,6 @@ def _trouble(slot: Found, expected: Expected) -> Iterator[Finding]:
                 host=slot.host,
                 level="red",
                 got=reason,
-                expected="",
                 advice=_ADVICE[fact],
             )
 

@@ -9,9 +9,7 @@ from typing import Any
 from experiment.diagnosis.assessment import size
 from experiment.diagnosis.diagnosis import DRIVER, Finding
 from experiment.setup.function.imports import imports_of
-from experiment.setup.function.train_function import (
-    sizes_of_variables,
-)
+from experiment.setup.function.train_function import sizes_of_variables
 from search.errors import prefixed
 from spark_jobs.cluster.exposure import AUTHENTICATION
 from spark_jobs.cluster.standalone_pages import FailingHost
@@ -38,7 +36,7 @@ def authentication(session: Session) -> Finding:
     finding = functools.partial(Finding, check="authentication", host=DRIVER)
     if exposure := session.exposure:
         off = f"off: {', '.join(exposure.off)}: {exposure.danger}"
-        return finding(level="warning", got=off, expected="", advice=exposure.remedy)
+        return finding(level="warning", got=off, advice=exposure.remedy)
     return finding(level="ok", got=f"{AUTHENTICATION} is on")
 
 

@@ -119,9 +119,7 @@ class Examiner:
     def _warn(self, sentence: str) -> None:
         got, _, advice = sentence.partition("; ")
         self.findings.append(
-            Finding(
-                check="settings", host=DRIVER, level="warning", got=got, expected="", advice=advice
-            )
+            Finding(check="settings", host=DRIVER, level="warning", got=got, advice=advice)
         )
 
     def _try(self, check: str, step: Callable[[], Any]) -> Any:
@@ -361,6 +359,5 @@ def _failed(jobs: list[SlotJob]) -> Iterator[Finding]:
             host=hosts[0],
             level="red",
             got=got,
-            expected="",
             advice=advice or "see the log of the executor",
         )

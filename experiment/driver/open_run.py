@@ -83,7 +83,7 @@ def open_run(prepared: Prepared, interrupts: Interrupts) -> Iterator[OpenRun]:
         ) as ours,
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
-        paths, past, reopen = RunPaths(folder.path, str(root)), Past(), _nothing
+        paths, past, reopen = RunPaths(folder.path, str(root)), Past(), lambda: None
         make_folder(paths.trials)  # executors check that it exists
         if resumes:
             with _resumed_from(root):
@@ -153,7 +153,3 @@ def _resumed_from(root: Location) -> Iterator[None]:
 def _reopen(files: WritableFiles, root: Location, past: Past) -> None:
     with _resumed_from(root):
         reopen_run(files, root, past)
-
-
-def _nothing() -> None:
-    """Do nothing: a new run has nothing to remove."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@functools.partial(takes_settings, keywords=MeasuringKeywords)
 def plan_training(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -92,9 +94,6 @@ def plan_training(
         learning_rate=found.get("learning_rate"),
         rule="sqrt" if found["adaptive"] else "linear",
     )
-
-
-plan_training = takes_settings(plan_training, MeasuringKeywords)
 
 
 def _numbers(workers: object) -> list[int]:

@@ -16,8 +16,6 @@ from spark_jobs.run_folder.paths import OUTCOME, TRIAL, TRIALS, attempt_name, pa
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.locations import Location
 
-_NO_MESSAGE = (FileNotFoundError, ProtocolError)
-
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
@@ -105,7 +103,7 @@ def ignored_outcomes(
                 outcome = decode(_read(files, folder.below(OUTCOME)), Outcome)
             except FileNotFoundError:
                 continue
-            except _NO_MESSAGE:
+            except ProtocolError:
                 yield Ignored(trial, number, "it is no outcome that a slot has written")
                 continue
             if outcome.trial != trial:
@@ -139,7 +137,7 @@ def _look(
         try:
             attempt = decode(_read(files, folder.below(TRIAL)), Attempt)
             outcome = decode(_read(files, folder.below(OUTCOME)), Outcome)
-        except _NO_MESSAGE:
+        except (FileNotFoundError, ProtocolError):
             continue
         was_retried = number < numbers[-1] or (trial, number) in retried
         if outcome.status == "failed" and was_retried:

@@ -344,14 +344,10 @@ def _locked(folder: Location) -> Iterator[bool]:
         try:
             locked = lock.acquire(_LOCK_TIMEOUT)
         except BlockingIOError:
-            raise _AlreadyOwned(_holder(folder)) from None
+            raise _AlreadyOwned(owner_of(RunPaths(Path(folder.parent.path)))) from None
         yield locked
     finally:
         lock.close()
-
-
-def _holder(folder: Location) -> Owner | None:
-    return owner_of(RunPaths(Path(folder.parent.path)))
 
 
 def _is_locked(path: Path) -> bool | None:

@@ -122,7 +122,8 @@ class SlotJobs:
                 return cannot_continue(error)
             job = functools.partial(self._job, lent=lent, function=lender.function)
             jobs = stack.enter_context(StartedJobs(job))
-            requests = self._requests(jobs)
+            workers = self.settings.workers
+            requests = Requests(jobs, self.session, most=self.most, workers=workers)
             self.control.wake = server.wake
             too_few = TooFewSlots(self.settings.startup_timeout)
             while not self._is_over(server, coordinator):
@@ -148,9 +149,6 @@ class SlotJobs:
             if server.error is not None:
                 return cannot_continue(server.error)
             return coordinator.trials.problem
-
-    def _requests(self, jobs: StartedJobs) -> Requests:
-        return Requests(jobs, self.session, most=self.most, workers=self.settings.workers)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
         ended = coordinator.trials.done or coordinator.trials.target_reached
