@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from experiment.driver.jobs.spark_errors import problem_of_spark
@@ -17,6 +16,7 @@ from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
 from spark_jobs.slot.closure import warm_up_function
 from spark_jobs.strategies.settings import Strategy, StrategyName
+from spark_jobs.threads import in_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,19 +77,7 @@ def warm_up(
     session = session_of(spark).asking(gpus_per_trial, trials_per_gpu)
     shared = shared_import(found, session.keep_warm(), settings.strategy)
     function = warm_up_function(session.search_path(), shared)
-    done: Future[None] = Future()
-    done.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            _run(session, function, settings)
-        except BaseException as error:
-            done.set_exception(error)
-        else:
-            done.set_result(None)
-
-    Thread(target=run, name="experiment-warm-up", daemon=True).start()
-    return done
+    return in_thread(lambda: _run(session, function, settings), "experiment-warm-up")
 
 
 def _run(session: Session, function: Callable[..., Any], settings: Settings) -> None:

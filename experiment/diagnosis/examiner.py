@@ -7,10 +7,8 @@ import functools
 import os
 import secrets
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,6 +42,7 @@ from spark_jobs.session.session import Session
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
+from spark_jobs.threads import in_thread
 from spark_jobs.trial.context import DataSettings
 
 _MOST_SLOTS = 256  # each is a Spark job with a thread of its own
@@ -318,15 +317,7 @@ class Examiner:
 
 def _in_time(step: Callable[[], Any], limit: float) -> Any:
     """Return a step's value or raise its error; raise OSError after `limit` seconds."""
-    outcome: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(step())
-        except Exception as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
+    outcome = in_thread(step, "experiment-doctor")
     try:
         return outcome.result(limit)
     except TimeoutError:
