@@ -15,6 +15,8 @@ from search.direction import Direction
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from experiment.results.trial_result import TrialResult
+
 _ACROSS = 4  # panels beside each other
 _CELLS = 60  # of each axis of a contour
 _WIDTH = 0.08  # of the kernel that smooths a contour, as a share of an axis
@@ -33,6 +35,29 @@ def draw_importance(result: ScoredTrials, ax: Any) -> None:
     ax.set_title(literal(f"Importance for {result.objective_title}"))
 
 
+def draw_parameter(
+    result: ScoredTrials,
+    scores: Sequence[tuple[TrialResult, float]],
+    name: str,
+    ax: Any,
+    *,
+    size: float | None = None,
+) -> None:
+    """Draw the objective by a hyperparameter: a point per trial that has it, a star for the best.
+
+    `size` is the area of a point in square points; None for matplotlib's default.
+    """
+    axis = Axis(result, name, [trial.params[name] for trial, _ in scores])
+    values, numbers = [value for _, value in scores], [trial.id for trial, _ in scores]
+    ax.scatter(axis.positions, values, c=numbers, s=size, label="trial")
+    best = result.best
+    for position, (trial, value) in zip(axis.positions, scores, strict=True):
+        if trial is best:  # none if the best trial lacks the hyperparameter
+            mark_best(ax, [position], [value])
+    ax.set_xlabel(literal(name) + axis.unit)
+    axis.mark(ax, "x")
+
+
 def draw_slices(result: ScoredTrials, names: Sequence[str]) -> Axes:
     """Draw a panel per hyperparameter, the most important first; return the first one."""
     ordered = _ranked(result, names) or [""]
@@ -46,14 +71,7 @@ def draw_slices(result: ScoredTrials, names: Sequence[str]) -> Axes:
         panel.remove()
     for name, panel in zip(ordered, panels, strict=False):
         scores = [(trial, value) for trial, value in result.scores if name in trial.params]
-        axis = Axis(result, name, [trial.params[name] for trial, _ in scores])
-        panel.scatter(axis.positions, [v for _, v in scores], c=[t.id for t, _ in scores], s=14)
-        best = result.best
-        for position, (trial, value) in zip(axis.positions, scores, strict=True):
-            if trial is best:
-                mark_best(panel, [position], [value])
-        panel.set_xlabel(literal(name) + axis.unit)
-        axis.mark(panel, "x")
+        draw_parameter(result, scores, name, panel, size=14)
     if result.scores:
         direction = Direction.parse(result.direction)
         panels[0].set_ylim(*score_limits([value for _, value in result.scores], direction))

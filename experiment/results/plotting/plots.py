@@ -13,7 +13,12 @@ from experiment.results.plotting.axes import (
     new_axes,
     score_limits,
 )
-from experiment.results.plotting.parameters import draw_contour, draw_importance, draw_slices
+from experiment.results.plotting.parameters import (
+    draw_contour,
+    draw_importance,
+    draw_parameter,
+    draw_slices,
+)
 from experiment.results.plotting.timeline import draw_timeline
 from experiment.results.scored_trials import ScoredTrials
 from search.direction import Direction
@@ -132,20 +137,12 @@ def _convergence(result: ScoredTrials, ax: Any) -> None:
 
 
 def _parameter(result: ScoredTrials, scores: Scores, name: str, ax: Any) -> None:
-    axis = Axis(result, name, [trial.params[name] for trial, _ in scores])
-    ax.scatter(axis.positions, [value for _, value in scores], c=[t.id for t, _ in scores])
-    ax.collections[-1].set_label("trial")
-    bar = ax.figure.colorbar(ax.collections[-1], ax=ax)
-    bar.set_label("trial")
-    ax.set(xlabel=literal(name) + axis.unit, ylabel=literal(result.objective_title))
-    axis.mark(ax, "x")
+    draw_parameter(result, scores, name, ax)
+    ax.figure.colorbar(ax.collections[-1], ax=ax).set_label("trial")
+    ax.set_ylabel(literal(result.objective_title))
     if scores:
         direction = Direction.parse(result.direction)
         ax.set_ylim(*score_limits([value for _, value in scores], direction))
-    best = result.best
-    for position, (trial, value) in zip(axis.positions, scores, strict=True):
-        if trial is best:  # none if the best trial lacks the hyperparameter
-            mark_best(ax, [position], [value])
     ax.set_title(literal(f"{result.objective_title} by {name}; star: the best trial"))
 
 
