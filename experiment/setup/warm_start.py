@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from experiment.results.result import Result, Results
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.format import FORMAT
 from experiment.run_files.loading import MANIFEST, Run, find_run, opened, read_run, run_given_as
 from experiment.setup.resuming import manifest_of, space_differences
@@ -71,10 +72,7 @@ def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
         expected = "runs of the same space, direction and objective"
         raise InvalidArgument("warm_start", expected, f"{name!r}: " + "; ".join(differences))
     ended = [t for t in run.result.trials if t.status in ("finished", "failed")]
-    trials = [trial for trial in ended if space.allows_params(trial.params)]
-    points = _configurations(space, [trial.params for trial in trials])
-    pairs = zip(points, trials, strict=True)
-    return [Evaluated(params, trial.value, trial.values) for params, trial in pairs]
+    return _evaluated(space, [trial for trial in ended if space.allows_params(trial.params)])
 
 
 def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
@@ -90,9 +88,12 @@ def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
         yield from space_differences(run.result.space, space)
 
 
-def _configurations(space: Space, params: Sequence[Any]) -> list[dict[str, Any]]:
+def _evaluated(space: Space, trials: Sequence[TrialResult | Evaluated]) -> list[Evaluated]:
     # They are complete, so nothing is drawn; the constraint may have changed.
-    return read_first_points(Space(space), params, random.Random(0), "warm_start")
+    params = [trial.params for trial in trials]
+    points = read_first_points(Space(space), params, random.Random(0), "warm_start")
+    pairs = zip(points, trials, strict=True)
+    return [Evaluated(point, trial.value, trial.values) for point, trial in pairs]
 
 
 class _Known(msgspec.Struct):
@@ -112,10 +113,7 @@ def _read_known(run: OneRun, space: Space) -> list[Evaluated]:
             return []
         known = reader.paths.known.read_bytes()
     try:
-        trials = decode(known, _Known, largest=None).trials
-        points = _configurations(space, [trial.params for trial in trials])
+        return _evaluated(space, decode(known, _Known, largest=None).trials)
     except (ProtocolError, ValueError) as error:
         got = f"{shown(str(find_run(run)), 300)}, whose {KNOWN} cannot be used: {error}"
         raise InvalidArgument("resume", "the folder of a run", got) from None
-    pairs = zip(points, trials, strict=True)
-    return [Evaluated(params, trial.value, trial.values) for params, trial in pairs]
