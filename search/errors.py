@@ -71,6 +71,11 @@ def prefixed(prefix: str, text: str) -> str:
     return prefix + text if text else ""
 
 
+def one_line(error: BaseException) -> str:
+    """Return an error's type and message in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def shown(value: object, limit: int = 120) -> str:
     """Return a value's repr for an error message, cut to `limit` characters."""
     if isinstance(value, str | bytes):  # it may have gigabytes

@@ -20,7 +20,7 @@ import msgspec
 
 import experiment
 from experiment.setup.keywords import entries
-from search.errors import InvalidArgument, did_you_mean, prefixed, shown
+from search.errors import InvalidArgument, did_you_mean, one_line, prefixed, shown
 from search.space.domain_dicts import read_domain
 from search.stopping.rules import StoppingRule
 
@@ -301,12 +301,8 @@ def _import_failed(name: str, module: str, error: BaseException) -> InvalidArgum
         home = os.path.dirname(lines[0].filename)  # lines of libraries say less
         line = [frame for frame in lines if os.path.dirname(frame.filename) == home][-1]
         where = f"{os.path.basename(line.filename)}, line {line.lineno}: "
-    got = f"{module!r}: {where}{_one_line(error)}"
+    got = f"{module!r}: {where}{one_line(error)}"
     return InvalidArgument(_option(name), "a module that can be imported", got)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _space(kind: str, given: Any) -> Any:
@@ -352,7 +348,7 @@ def _yaml(name: str, text: str, path: str = "") -> Any:
         raise InvalidArgument(_option(name), "YAML", f"{where}: {problem}") from None
     except Exception as error:  # ValueError for 2020-13-45, KeyError for !!bool x, RecursionError
         where = repr(path) if path else shown(text)
-        raise InvalidArgument(_option(name), "YAML", f"{where}: {_one_line(error)}") from None
+        raise InvalidArgument(_option(name), "YAML", f"{where}: {one_line(error)}") from None
 
 
 def _send_modules_of(folder: Path) -> None:

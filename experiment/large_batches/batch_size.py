@@ -21,7 +21,7 @@ from experiment.large_batches import measuring
 from experiment.large_batches.measuring import Done, Problem, Speed, Work, doubled
 from experiment.large_batches.samples import Samples
 from search.checks import check_integer, check_number
-from search.errors import InvalidArgument, shown
+from search.errors import InvalidArgument, one_line, shown
 from spark_jobs.trial import context
 from spark_jobs.trial.memory import out_of_memory
 from spark_jobs.trial.memory.gpu_share import GpuShare
@@ -175,7 +175,7 @@ def _measuring(work: Work, share: GpuShare | None) -> Iterator[Iterator[Speed | 
             raise InvalidArgument(
                 "build",
                 "a function that can be pickled, for another process",
-                " ".join(f"{type(error).__name__}: {error}".split()),
+                one_line(error),
                 "create what it refers to inside of it",
             ) from None
         payload.flush()

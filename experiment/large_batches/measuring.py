@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from experiment.large_batches.samples import Samples
+from search.errors import one_line
 from spark_jobs.trial.memory import out_of_memory
 from spark_jobs.trial.memory.gpu_share import limited
 from spark_jobs.trial.trial_process import die_with_parent
@@ -184,8 +185,8 @@ def main(payload: int, results: int, parent: int) -> None:
         except Exception as raised:
             traceback.print_exc()
             error = out_of_memory.restored(raised)
-            text = " ".join(f"{type(error).__name__}: {error}".split())[:2000]
-            problem = Problem(memory=out_of_memory.kind_of(error), error=text)
+            kind = out_of_memory.kind_of(error)
+            problem = Problem(memory=kind, error=one_line(error)[:2000])
             lines.write(msgspec.json.encode(problem) + b"\n")
 
 
