@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 
 from search.errors import ExperimentError
 from search.trial import Failure, Outcome, Step, Trial
-from search.values import Metrics, MetricsLike, decode_hook, encode_hook
+from search.values import Metrics, MetricsLike, as_unicode, decode_hook, encode_hook
 
 LARGEST_MESSAGE = 1 << 20
 """Maximum bytes of a message; outcomes have numbers and a truncated traceback."""
@@ -319,7 +319,7 @@ def fit(outcome: Outcome) -> Outcome:
 
 
 def _ends(text: str, limit: int) -> str:
-    text = text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate is not JSON
+    text = as_unicode(text)
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]}\n... {len(text) - limit} characters ...\n{text[-limit // 2 :]}"

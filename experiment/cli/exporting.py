@@ -14,6 +14,7 @@ from experiment.results.result import Result
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import load
+from search.values import as_unicode
 
 
 def export(run: str, *, as_csv: bool) -> None:
@@ -26,7 +27,7 @@ def export(run: str, *, as_csv: bool) -> None:
     if as_csv:
         # All text in quotes: otherwise a lone carriage return would be read as the end of a line.
         text = result.to_pandas().to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
-        text = text.encode("utf-8", "backslashreplace").decode()  # the folder may be no UTF-8
+        text = as_unicode(text)  # the folder may be no UTF-8
         sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
         return
     json.dump(

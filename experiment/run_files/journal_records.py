@@ -12,6 +12,7 @@ from experiment.run_files.journal import JournalDamaged
 from search.errors import shown
 from search.searcher import Selection
 from search.trial import Failure, FailureKind, Outcome, Trial
+from search.values import as_unicode
 from spark_jobs.messages import Attempt, ProtocolError, Report, from_json
 
 WaitReason = Literal[
@@ -85,7 +86,7 @@ class Left(_Recorded, frozen=True, tag="left"):
     @classmethod
     def of(cls, slot: str, why: str, at: float) -> Left:
         """Return the record of a slot that has left."""
-        return cls(slot, _unicode(why), at=at)
+        return cls(slot, as_unicode(why), at=at)
 
 
 class Waiting(_Recorded, frozen=True, tag="waiting"):
@@ -144,7 +145,7 @@ class Lost(_Recorded, frozen=True, kw_only=True, tag="lost"):
             attempt=attempt.number,
             slot=slot,
             kind=failure.kind,
-            message=_unicode(failure.message),
+            message=as_unicode(failure.message),
             counts=counts,
             at=at,
         )
@@ -174,11 +175,6 @@ class Selected(_Recorded, frozen=True, tag="selected"):
 Record = Begun | Joined | Left | Waiting | Planned | Lost | Reported | Finished | Selected
 
 _KINDS: Mapping[Any, type[Record]] = {kind.__struct_config__.tag: kind for kind in get_args(Record)}
-
-
-def _unicode(text: str) -> str:
-    """Return a text without surrogates, which JSON cannot have."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _record_of(line: Mapping[str, Any]) -> Record:
