@@ -7,7 +7,15 @@ from experiment.cli.console import print_best, print_facts, print_table
 from experiment.display.description import domain_in_words
 from experiment.display.logs import last_attempt
 from experiment.results.result import Result
-from experiment.results.text import command, count, duration, hyperparameters, number, printable
+from experiment.results.text import (
+    as_arguments,
+    command,
+    count,
+    duration,
+    hyperparameters,
+    number,
+    printable,
+)
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.left_outcomes import Ignored
 from experiment.run_files.loading import (
@@ -90,7 +98,7 @@ def _arguments(manifest: Manifest) -> str:
     """Return the arguments, besides the space, that a call must repeat to resume the run."""
     names = ("direction", "optimization_key", "seed")
     given = {name: getattr(manifest, name) for name in names} | manifest.algorithm
-    return ", ".join(f"{name}={value!r}" for name, value in given.items() if name != "type")
+    return as_arguments(given)
 
 
 def _show_trial(run: Run, trial: int) -> None:

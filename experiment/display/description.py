@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from experiment.results.text import hyperparameter, hyperparameters, printable
+from experiment.results.text import as_arguments, hyperparameter, hyperparameters, printable
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.manifest import Manifest
+from search.errors import prefixed
 from search.space.spaces import Choice, Domain, Space
 
 _MOST_CHOICES = 20
@@ -78,15 +79,13 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def _as_code(rule: dict[str, Any]) -> str:
-    arguments = ", ".join(f"{name}={value!r}" for name, value in rule.items() if name != "type")
-    return f"{rule['type']}({arguments})"
+    return f"{rule['type']}({as_arguments(rule)})"
 
 
 def _call(manifest: Manifest) -> str:
     """Return the call as a code block, which is indented by four spaces."""
-    algorithm = {k: v for k, v in manifest.algorithm.items() if k != "type"}
-    arguments = "".join(f", {name}={value!r}" for name, value in algorithm.items())
-    return f"    experiment.{manifest.call}(spark, {printable(manifest.train)}, ...{arguments})"
+    given = prefixed(", ", as_arguments(manifest.algorithm))
+    return f"    experiment.{manifest.call}(spark, {printable(manifest.train)}, ...{given})"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

@@ -55,6 +55,11 @@ def hyperparameters(params: Mapping[str, Any]) -> str:
     return ", ".join(f"{printable(name)}={hyperparameter(v)}" for name, v in params.items())
 
 
+def as_arguments(given: Mapping[str, Any]) -> str:
+    """Return arguments as in a call, without the `type` of what is called."""
+    return ", ".join(f"{name}={value!r}" for name, value in given.items() if name != "type")
+
+
 def duration(seconds: float) -> str:
     """Return a duration as text: "0.8 s", "12 s", "1 min 20 s", "3 h 5 min"."""
     if 0 < seconds < 9.95:
