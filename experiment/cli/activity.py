@@ -12,9 +12,9 @@ from spark_jobs.run_folder.paths import RunPaths
 
 def state_of(run: Run) -> str:
     """Return whether a run is in progress, has ended, or has lost its driver."""
-    if running := running_on(run.paths):
-        return running
     owner = owner_of(run.paths)
+    if owner is not None and owner.alive:
+        return f"running on {owner}"
     if run.result.problem is not None:
         return f"ended early: {run.result.problem}"
     if run.ended:

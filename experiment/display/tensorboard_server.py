@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from experiment.display import tensorboard_process
 from experiment.display.tags import BEST_OF_GENERATION, BEST_SO_FAR, FRONT
 from experiment.results import html
 from experiment.run_files.loading import (
-    MANIFEST,
     find_run,
     is_folder_of_runs,
     opened,
@@ -25,6 +25,7 @@ from experiment.run_files.loading import (
 from experiment.run_files.manifest import Manifest
 from search.errors import ExperimentError
 from spark_jobs.messages import encode
+from spark_jobs.run_folder.paths import MANIFEST
 from spark_jobs.session import active_data_settings
 
 _RELOAD = 5  # seconds between two reads of the files by TensorBoard
@@ -107,7 +108,7 @@ def tensorboard(run: Any) -> TensorBoard:
     """
     several, pinned = is_folder_of_runs(run), BEST_SO_FAR
     if not several:
-        with opened(run, MANIFEST) as reader:
+        with opened(run, re.escape(MANIFEST)) as reader:
             pinned = _tag_of_progress(read_manifest(reader.paths))
     request = tensorboard_process.Request(
         folder=str(find_run(run)),

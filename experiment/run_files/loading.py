@@ -26,7 +26,7 @@ from search.errors import InvalidArgument, shown
 from search.space.spaces import Space
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.mirror import Mirror
-from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.run_folder.paths import MANIFEST, RunPaths
 from spark_jobs.session import active_data_settings
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.local_files import open_regular
@@ -187,7 +187,6 @@ class RunReader:
             self._state.apply(record)
 
 
-MANIFEST = r"manifest\.json"
 SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?|owners/(\d+\.json)?"
 """The files that `read_run` and `experiment.run_files.ownership.owner_of` read, for `opened`."""
 
@@ -312,7 +311,7 @@ def find_runs(logdir: Location) -> list[Location]:
             if not folder.is_folder:
                 continue
             with contextlib.suppress(FileNotFoundError, PermissionError):  # of another user
-                manifest = files.status(folder.location.below("manifest.json"))
+                manifest = files.status(folder.location.below(MANIFEST))
                 runs.append((manifest.modified, str(folder.location), folder.location))
     return [location for *_, location in sorted(runs)]
 
@@ -326,7 +325,7 @@ def is_folder_of_runs(run: object) -> bool:
     place = find_run(run)
     try:
         with contextlib.closing(files_at(place, active_data_settings().hadoop)) as files:
-            files.status(place.below("manifest.json"))
+            files.status(place.below(MANIFEST))
             return False
     except FileNotFoundError:
         with contextlib.suppress(OSError):

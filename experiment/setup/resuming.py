@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ from experiment.run_files.journal import segment_numbers
 from experiment.run_files.journal_records import Record
 from experiment.run_files.left_outcomes import LeftBehind, look_for_outcomes
 from experiment.run_files.loading import (
-    MANIFEST,
     SUMMARY,
     opened,
     read_manifest,
@@ -31,7 +31,7 @@ from search.searcher import why_exhausted
 from search.space.spaces import Space
 from search.trial import Trial
 from search.values import identity
-from spark_jobs.run_folder.paths import JOURNAL, OWNERS, RESULT, SEARCH, RunPaths
+from spark_jobs.run_folder.paths import JOURNAL, MANIFEST, OWNERS, RESULT, SEARCH, RunPaths
 from spark_jobs.run_folder.writing import events_in, hide_event
 from spark_jobs.storage.files import PART, WritableFiles
 from spark_jobs.storage.locations import Location
@@ -68,7 +68,7 @@ def manifest_of(run: object) -> Manifest:
     Raises:
         InvalidArgument: Not a run's folder, or it cannot be read.
     """
-    with run_given_as("resume"), opened(run, MANIFEST) as reader:
+    with run_given_as("resume"), opened(run, re.escape(MANIFEST)) as reader:
         return read_manifest(reader.paths)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from experiment.results.result import Result, Results
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.format import FORMAT
-from experiment.run_files.loading import MANIFEST, Run, find_run, opened, read_run, run_given_as
+from experiment.run_files.loading import Run, find_run, opened, read_run, run_given_as
 from experiment.setup.resuming import manifest_of, space_differences
 from experiment.setup.settings import Settings
 from search.errors import InvalidArgument, shown
@@ -21,7 +21,7 @@ from search.space.points import read_first_points
 from search.space.spaces import Space
 from search.trial import Evaluated
 from spark_jobs.messages import ProtocolError, decode, encode
-from spark_jobs.run_folder.paths import KNOWN, RunPaths
+from spark_jobs.run_folder.paths import KNOWN, MANIFEST, RunPaths
 from spark_jobs.storage.local_files import write_whole
 
 OneRun: TypeAlias = str | os.PathLike[str] | Result | Results
@@ -108,7 +108,7 @@ def write_known(paths: RunPaths, known: Sequence[Evaluated]) -> None:
 
 
 def _read_known(run: OneRun, space: Space) -> list[Evaluated]:
-    with run_given_as("resume"), opened(run, MANIFEST, re.escape(KNOWN)) as reader:
+    with run_given_as("resume"), opened(run, re.escape(MANIFEST), re.escape(KNOWN)) as reader:
         if not reader.paths.known.exists():
             return []
         known = reader.paths.known.read_bytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.run_folder.paths import MANIFEST, RunPaths
 
 
 def folders_of_runs(logdir: str, kept_at: str = "") -> dict[str, RunPaths]:
@@ -19,7 +19,7 @@ def folders_of_runs(logdir: str, kept_at: str = "") -> dict[str, RunPaths]:
         return {}
     folder = Path(logdir).expanduser().absolute()
     # `Path.is_file` raises for a folder that only another user may read.
-    if os.path.isfile(folder / "manifest.json"):
+    if os.path.isfile(folder / MANIFEST):
         name = (kept_at.rstrip("/") or folder.name).rpartition("/")[2]
         return {name: RunPaths(folder, kept_at)}
     try:

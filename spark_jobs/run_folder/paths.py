@@ -40,6 +40,9 @@ Each driver has a folder of its own in it.
 CHECKPOINT = "checkpoint"
 """The folder of a trial's checkpoints, in the trial's folder."""
 
+MANIFEST = "manifest.json"
+"""The file in a run's folder with the arguments of its search."""
+
 RESULT = "result.json"
 """The file in a run's folder that is written at the end of the search."""
 
@@ -180,7 +183,7 @@ class RunPaths:
     @property
     def manifest(self) -> Path:
         """The manifest: space, direction, algorithm, seed, versions."""
-        return self.root / "manifest.json"
+        return self.root / MANIFEST
 
     @property
     def known(self) -> Path:
