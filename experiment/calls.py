@@ -101,9 +101,7 @@ def run(
 
     Args:
         spark: A running SparkSession.
-        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
-            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
-            counts.
+        train: See `launch`.
         space: The search space, given as `bounds` of `evolutionary_search`.
         searcher: The algorithm, such as `experiment.RegularizedEvolution()`, or any object with the
             methods of `Algorithm`.
@@ -167,9 +165,7 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
 
     Args:
         spark: A running SparkSession.
-        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
-            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
-            counts.
+        train: See `launch`.
         bounds: The search space: a dict of argument names to `[low, high]`, in either order, or to
             a list of choices. Two ints stay ints; positive floats with the high one first, or 1,000
             times apart, are searched on a log scale. `experiment.Float`, `Integer` and `Choice` say
@@ -265,9 +261,7 @@ def random_search(
 
     Args:
         spark: A running SparkSession.
-        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
-            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
-            counts.
+        train: See `launch`.
         bounds: The search space; see `evolutionary_search`.
         samples: Number of trials; fewer if the space has fewer configurations.
         points: See `evolutionary_search`.
@@ -319,9 +313,7 @@ def bayesian_search(
 
     Args:
         spark: A running SparkSession.
-        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
-            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
-            counts.
+        train: See `launch`.
         bounds: The search space; see `evolutionary_search`.
         direction: 'max' or 'min'.
         samples: Number of trials, up to a few hundreds; beyond, `evolutionary_search` is better.

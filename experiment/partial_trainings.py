@@ -43,9 +43,7 @@ def population_based_training(  # noqa: PLR0917  # their order is part of the ca
 
     Args:
         spark: A running SparkSession.
-        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
-            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
-            counts.
+        train: See `launch`.
         bounds: The search space; see `evolutionary_search`.
         direction: 'max' or 'min'.
         popsize: Members, at least 2.
@@ -113,9 +111,7 @@ def hyperband_search(  # noqa: PLR0917  # their order is part of the call
 
     Args:
         spark: A running SparkSession.
-        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
-            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
-            counts.
+        train: See `launch`.
         bounds: The search space; see `evolutionary_search`.
         direction: 'max' or 'min'.
         max_epochs: Epochs, or other steps that trials report, of a full training, at least 2.
