@@ -17,11 +17,11 @@ from experiment.calls import (
     launch,
     random_search,
     run,
-    search_each,
 )
 from experiment.diagnosis.diagnosis import Diagnosis, Finding
 from experiment.diagnosis.doctor import doctor
 from experiment.display.tensorboard_server import TensorBoard, tensorboard
+from experiment.group_searches import search_each
 from experiment.large_batches.batch_size import BatchSize, auto_batch_size
 from experiment.large_batches.rate_range import RateCurve, learning_rate_range
 from experiment.large_batches.rates import linear_scaling, warmed_up
