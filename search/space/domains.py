@@ -5,21 +5,19 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeGuard
 
 from search.checks import check_flag, plain
 from search.errors import InvalidArgument, shown
+from search.space.conditions import When, condition_of_json, read_condition
 from search.space.user_values import choices, finite, integer, is_number
-from search.values import from_json, identity, plain_value, to_json
+from search.values import from_json, identity, to_json
 
 _FINEST = 2.0**-50
 """The smallest step of a `Float`, as a share of its larger bound, at which its values differ."""
-
-When: TypeAlias = Mapping[str, Any] | None
-"""Names of other hyperparameters to the value, or the list of values, that each must have."""
 
 
 class _Domain:
@@ -77,7 +75,7 @@ class Float(_Domain):
         object.__setattr__(self, "low", float(min(low, high)))
         object.__setattr__(self, "high", float(max(low, high)))
         _check_log("Float", self)
-        object.__setattr__(self, "when", _condition(self.when))
+        object.__setattr__(self, "when", read_condition(self.when))
         if self.step is not None:
             object.__setattr__(self, "step", _float_step(self))
             object.__setattr__(self, "high", self._number(self._steps))
@@ -190,7 +188,7 @@ class Integer(_Domain):
             _check_no_log(self)
         object.__setattr__(self, "step", step)
         object.__setattr__(self, "high", self.high - (self.high - self.low) % step)
-        object.__setattr__(self, "when", _condition(self.when))
+        object.__setattr__(self, "when", read_condition(self.when))
 
     @property
     def size(self) -> int:
@@ -251,7 +249,7 @@ class Choice(_Domain):
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", choices("Choice", self.values))
         check_flag("ordered", self.ordered)
-        object.__setattr__(self, "when", _condition(self.when))
+        object.__setattr__(self, "when", read_condition(self.when))
 
     @property
     def size(self) -> int:
@@ -335,16 +333,22 @@ def domain_of_json(data: Any) -> Domain:
     """
     match data:
         case {"type": "float", "low": low, "high": high, "log": bool(log)}:
-            return Float(low, high, log=log, step=data.get("step"), when=_when_of_json(data))
+            return Float(low, high, log=log, step=data.get("step"), when=condition_of_json(data))
         case {"type": "integer", "low": low, "high": high, "log": bool(log)}:
-            return Integer(low, high, log=log, step=data.get("step", 1), when=_when_of_json(data))
+            return Integer(
+                low,
+                high,
+                log=log,
+                step=data.get("step", 1),
+                when=condition_of_json(data),
+            )
         case {"type": "choice", "range": [int(start), int(stop), int(step)]} if step:
             values: Sequence[Any] = range(start, stop, step)
         case {"type": "choice", "values": list(items)}:
             values = [from_json(item) for item in items]
         case _:
             raise ValueError(f"not a domain: {shown(data)}")
-    return Choice(values, data.get("ordered", False), _when_of_json(data))
+    return Choice(values, data.get("ordered", False), condition_of_json(data))
 
 
 def _bin(unit: float, count: int) -> int:
@@ -363,15 +367,6 @@ def _fields_as_json(domain: Any) -> dict[str, Any]:
     if "when" in written:
         written["when"] = {name: to_json(values) for name, values in written["when"].items()}
     return written
-
-
-def _when_of_json(data: dict[str, Any]) -> When:
-    when = data.get("when")
-    if when is None:
-        return None
-    if not isinstance(when, dict) or not all(isinstance(values, list) for values in when.values()):
-        raise ValueError(f"not a condition: {shown(when)}")
-    return {name: from_json(values) for name, values in when.items()}
 
 
 def _check_log(name: str, domain: Float | Integer) -> None:
@@ -396,21 +391,3 @@ def _float_step(domain: Float) -> float:
         expected = f"at least {least:g} between these bounds, or None"
         raise InvalidArgument("step", expected, shown(domain.step))
     return step
-
-
-def _condition(when: Any) -> dict[str, list[Any]] | None:
-    """Read a condition: name to the list of values, one of which it must have."""
-    if when is None:
-        return None
-    if not isinstance(when, Mapping) or not when:
-        expected = "a dict of names of other hyperparameters to values, or None"
-        raise InvalidArgument("when", expected, shown(when))
-    condition = {}
-    for name, values in when.items():
-        if not isinstance(name, str):
-            raise InvalidArgument("when", "names of hyperparameters", shown(name))
-        read = plain_value(f"when[{name!r}]", values)
-        condition[name] = read if type(read) is list else [read]
-        if not condition[name]:
-            raise InvalidArgument(f"when[{name!r}]", "a value, or a list of values", shown(values))
-    return condition
