@@ -82,58 +82,37 @@ def command_parser(program: str) -> argparse.ArgumentParser:
         sub.set_defaults(run_command=run_command)
         return sub
 
-    listed = add("list", _list, "the runs in a folder, the newest last", "/shared/experiments")
-    listed.add_argument("logdir", nargs="?", default=LOGDIR, help=f"default: {LOGDIR}")
-    for name, run_command, text, example in (
-        (
-            "show",
-            _show,
-            "the state of a run, its best and failed trials; or all about one trial",
-            "latest 3",
-        ),
-        ("logs", _logs, "the output of a trial, of all its attempts", "latest 3 --follow"),
-        ("stop", _stop, "end a running search; its trials so far are kept", "latest"),
-        (
-            "repair",
-            _repair,
-            "cut a damaged journal before the damage, and keep the damaged files",
-            "hdfs://namenode:8020/experiments/latest",
-        ),
-        (
-            "tensorboard",
-            _tensorboard,
-            "start TensorBoard on a run or a folder of runs; Ctrl-C ends it",
-            "/shared/experiments",
-        ),
-        ("export", _export, "all trials of a run", "latest --csv > trials.csv"),
-    ):
+    def add_for_run(
+        name: str, run_command: Any, text: str, example: str
+    ) -> argparse.ArgumentParser:
         sub = add(name, run_command, text, example)
         folder = "the run's folder, also hdfs://...; latest, LOGDIR/latest: the newest run"
         sub.add_argument("run", help=folder)
-        if name in ("show", "logs"):
-            optional = "?" if name == "show" else None
-            sub.add_argument("trial", type=int, nargs=optional, help="the trial's number")
-        if name == "show":
-            sub.add_argument(
-                "-v",
-                "--verbose",
-                action="store_true",
-                help="without TRIAL: count the ignored outcomes",
-            )
-        if name == "logs":
-            sub.add_argument(
-                "--worker", type=int, default=0, help="of a trial on several slots; default: 0"
-            )
-            sub.add_argument(
-                "-f",
-                "--follow",
-                action="store_true",
-                help="continue until the trial has ended or the driver is gone",
-            )
-        if name == "export":
-            form = sub.add_mutually_exclusive_group(required=True)
-            form.add_argument("--csv", action="store_true", help="a line per trial")
-            form.add_argument("--json", action="store_true", help="an object per trial, in a list")
+        return sub
+
+    listed = add("list", _list, "the runs in a folder, the newest last", "/shared/experiments")
+    listed.add_argument("logdir", nargs="?", default=LOGDIR, help=f"default: {LOGDIR}")
+    text = "the state of a run, its best and failed trials; or all about one trial"
+    shown_run = add_for_run("show", _show, text, "latest 3")
+    shown_run.add_argument("trial", type=int, nargs="?", help="the trial's number")
+    ignored = "without TRIAL: count the ignored outcomes"
+    shown_run.add_argument("-v", "--verbose", action="store_true", help=ignored)
+    text = "the output of a trial, of all its attempts"
+    logs = add_for_run("logs", _logs, text, "latest 3 --follow")
+    logs.add_argument("trial", type=int, help="the trial's number")
+    worker = "of a trial on several slots; default: 0"
+    logs.add_argument("--worker", type=int, default=0, help=worker)
+    until = "continue until the trial has ended or the driver is gone"
+    logs.add_argument("-f", "--follow", action="store_true", help=until)
+    add_for_run("stop", _stop, "end a running search; its trials so far are kept", "latest")
+    text = "cut a damaged journal before the damage, and keep the damaged files"
+    add_for_run("repair", _repair, text, "hdfs://namenode:8020/experiments/latest")
+    text = "start TensorBoard on a run or a folder of runs; Ctrl-C ends it"
+    add_for_run("tensorboard", _tensorboard, text, "/shared/experiments")
+    exported = add_for_run("export", _export, "all trials of a run", "latest --csv > trials.csv")
+    form = exported.add_mutually_exclusive_group(required=True)
+    form.add_argument("--csv", action="store_true", help="a line per trial")
+    form.add_argument("--json", action="store_true", help="an object per trial, in a list")
     return parser
 
 
