@@ -21,7 +21,7 @@ from search.errors import InvalidArgument, shown
 from search.evolution.population_based import PopulationTraining
 from search.fidelity.hyperband import Hyperband
 from search.grouped import Grouped
-from search.searcher import Algorithm, Problem, why_exhausted
+from search.searcher import Algorithm, Problem, Searcher, why_exhausted
 from search.space.domain_dicts import numbers_in_texts
 from search.space.points import completed, read_first_points
 from search.space.sampling import check_constraint
@@ -62,15 +62,7 @@ def spec_of_algorithm(
         InvalidArgument: Bad input.
     """
     seed = seed_of(settings)
-    innermost = algorithm.searcher if isinstance(algorithm, Grouped) else algorithm
-    resumes = isinstance(innermost, Hyperband | PopulationTraining)
-    if settings.repeats > 1 and resumes:
-        expected = "1 where trials resume from checkpoints of others"
-        raise InvalidArgument("repeats", expected, shown(settings.repeats))
-    for rule in settings.rules if resumes else ():
-        if isinstance(rule, SuccessiveHalving | WilcoxonRacing):
-            expected = "a rule for trials that begin at different steps, such as MedianStopping()"
-            raise InvalidArgument("stopping", expected, shown(rule))
+    _check_resuming(algorithm, settings)
     if not isinstance(algorithm, Grid):  # a grid checks each configuration
         check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
@@ -88,14 +80,7 @@ def spec_of_algorithm(
         slots=slots,
     )
     searcher = algorithm.start(problem)
-    if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
-        expected = "a start() that returns a search.searcher.Searcher"
-        raise InvalidArgument("searcher", expected, shown(searcher))
-    if type(searcher.total) is not int:  # numpy's have no form in JSON
-        expected = "a searcher whose total is an int, the number of its trials"
-        raise InvalidArgument("searcher", expected, f"one whose total is {shown(searcher.total)}")
-    if (why := why_exhausted(searcher)) and not searcher.total:
-        raise InvalidArgument("warm_start", "runs that leave configurations to try", why)
+    _check_searcher(searcher)
     arguments = _settings_of(algorithm)
     if samples is not None:
         arguments["samples"] = samples
@@ -115,6 +100,32 @@ def spec_of_algorithm(
         known=problem.known,
         slots=slots.number,
     )
+
+
+def _check_resuming(algorithm: Algorithm, settings: Settings) -> None:
+    """Check the settings of an algorithm whose trials resume from checkpoints of others."""
+    innermost = algorithm.searcher if isinstance(algorithm, Grouped) else algorithm
+    if not isinstance(innermost, Hyperband | PopulationTraining):
+        return
+    if settings.repeats > 1:
+        expected = "1 where trials resume from checkpoints of others"
+        raise InvalidArgument("repeats", expected, shown(settings.repeats))
+    for rule in settings.rules:
+        if isinstance(rule, SuccessiveHalving | WilcoxonRacing):
+            expected = "a rule for trials that begin at different steps, such as MedianStopping()"
+            raise InvalidArgument("stopping", expected, shown(rule))
+
+
+def _check_searcher(searcher: Searcher) -> None:
+    """Check a new searcher, which may be of a user's algorithm, and that it has trials."""
+    if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
+        expected = "a start() that returns a search.searcher.Searcher"
+        raise InvalidArgument("searcher", expected, shown(searcher))
+    if type(searcher.total) is not int:  # numpy's have no form in JSON
+        expected = "a searcher whose total is an int, the number of its trials"
+        raise InvalidArgument("searcher", expected, f"one whose total is {shown(searcher.total)}")
+    if (why := why_exhausted(searcher)) and not searcher.total:
+        raise InvalidArgument("warm_start", "runs that leave configurations to try", why)
 
 
 def check_algorithm(searcher: object) -> None:

@@ -46,21 +46,31 @@ def check_arguments(
         parameters = inspect.signature(train).parameters
     except (TypeError, ValueError):  # a builtin without a signature: the call will show it
         return
-    kinds = inspect.Parameter
-    named = {
-        name: p
-        for name, p in parameters.items()
-        if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
-    }
-    accepts_any = any(p.kind is kinds.VAR_KEYWORD for p in parameters.values())
     given = set(names)
-    for name in sorted(given):
-        if name not in named and not accepts_any:
-            accepted = ", ".join(named) or "no arguments"
-            hint = did_you_mean(name, set(named) - given)
-            raise InvalidArgument(
-                "train", f"a function that accepts {name!r}", f"one that accepts {accepted}", hint
-            )
+    _check_accepted(parameters, given)
+    _check_required(parameters, given, conditional)
+
+
+def _check_accepted(parameters: Mapping[str, inspect.Parameter], given: set[str]) -> None:
+    """Check that a function accepts these names."""
+    kinds = inspect.Parameter
+    if any(p.kind is kinds.VAR_KEYWORD for p in parameters.values()):
+        return
+    by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    named = [name for name, p in parameters.items() if p.kind in by_name]
+    for name in sorted(given.difference(named)):
+        accepted = ", ".join(named) or "no arguments"
+        hint = did_you_mean(name, set(named) - given)
+        raise InvalidArgument(
+            "train", f"a function that accepts {name!r}", f"one that accepts {accepted}", hint
+        )
+
+
+def _check_required(
+    parameters: Mapping[str, inspect.Parameter], given: set[str], conditional: Collection[str]
+) -> None:
+    """Check that a function gets each argument that it needs, in each trial."""
+    kinds = inspect.Parameter
     for name, p in parameters.items():
         if p.default is not kinds.empty or p.kind in (kinds.VAR_KEYWORD, kinds.VAR_POSITIONAL):
             continue
