@@ -25,8 +25,8 @@ from experiment.results.text import command, count, printable
 from experiment.run_files.loading import (
     SUMMARY,
     RunReader,
-    files_of_trial,
     opened,
+    pattern_of_trial,
     read_manifest,
     read_run,
 )
@@ -125,7 +125,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _logs(options: argparse.Namespace) -> None:
-    with opened(options.run, SUMMARY, files_of_trial(options.trial)) as reader:
+    with opened(options.run, SUMMARY, pattern_of_trial(options.trial)) as reader:
         if last_attempt(reader.paths, options.trial) is None:
             raise no_trial(read_run(reader.paths), options.trial)
         if options.worker and not has_worker(reader.paths, options.trial, options.worker):

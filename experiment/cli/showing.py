@@ -22,9 +22,9 @@ from experiment.run_files.loading import (
     OUTCOMES,
     SUMMARY,
     Run,
-    files_of_trial,
     ignored_in,
     opened,
+    pattern_of_trial,
     read_run,
 )
 from experiment.run_files.manifest import Manifest
@@ -45,7 +45,7 @@ def show(run: str, trial: int | None, *, verbose: bool) -> None:
     Raises:
         InvalidArgument: The folder is no run, or has no such trial.
     """
-    parts = [SUMMARY] if trial is None else [SUMMARY, files_of_trial(trial)]
+    parts = [SUMMARY] if trial is None else [SUMMARY, pattern_of_trial(trial)]
     if verbose and trial is None:
         parts.append(OUTCOMES)
     with opened(run, *parts) as reader:

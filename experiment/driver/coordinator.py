@@ -97,8 +97,8 @@ class Coordinator:
         """See `Handler` in exchange.py: hosts matter to trials only that are to run again."""
         if self.trials.state.waiting or self.roster.host(slot) is None:
             return self.alike(slot)
-        hindrances = self.roster.hindrances(slot)
-        return hindrances, self._is_doubled(slot), self.gangs.is_kept(slot)
+        obstacles = self.roster.obstacles(slot)
+        return obstacles, self._is_doubled(slot), self.gangs.is_kept(slot)
 
     def assigned(self) -> list[str]:
         """See `Handler` in exchange.py: members of a gang that another member has completed."""
@@ -121,7 +121,7 @@ class Coordinator:
             last_only=pause > 0 and not judged,
         )
 
-    def slots_leaving(self, slots: Collection[str]) -> None:
+    def slots_decommissioned(self, slots: Collection[str]) -> None:
         """Let slots on executors that are decommissioned end their trials, and get no more."""
         for host in self.roster.decommission(slots):
             self.trials.standing.notes.append(
@@ -141,7 +141,7 @@ class Coordinator:
     def _without_a_trial(self, slot: str, host: str) -> Answer:
         """Let a slot end if it gets no more trials, else wait."""
         trials, excluded = self.trials, self.roster.hosts.is_excluded(host)
-        nothing_left = self.roster.is_leaving(slot) or self._nothing_left
+        nothing_left = self.roster.is_decommissioned(slot) or self._nothing_left
         if excluded or (nothing_left and not self._is_doubled(slot)):
             self.gangs.leave(slot)
             self.roster.end(slot)

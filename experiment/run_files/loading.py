@@ -191,7 +191,7 @@ SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?|owners/(\d+\.json)
 """The files that `read_run` and `experiment.run_files.ownership.owner_of` read, for `opened`."""
 
 
-def files_of_trial(trial: int) -> str:
+def pattern_of_trial(trial: int) -> str:
     """Return the pattern of a trial's output and outcome files, for `opened`."""
     files = r"((stdout|stderr)\.log|outcome\.json)?"
     return rf"trials/|trials/{trial:06d}(-\d+)?/(workers/(\d+/)?)?{files}"

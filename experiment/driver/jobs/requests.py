@@ -50,14 +50,14 @@ class Requests:
             present: Number of slots that have started.
             wanted: Number of slots that the trials can use which are left.
         """
-        self.jobs.take_up()
-        if self.jobs.asked >= self._most:
+        self.jobs.drop_due()
+        if self.jobs.requested >= self._most:
             return False
         offered = 0
         with contextlib.suppress(Exception):  # of a stopped session
             offered = self._session.task_slots()
-        awaited = self.jobs.asked - present
-        room = self._workers.of_use(min(offered, self._most)) - self.jobs.asked
+        awaited = self.jobs.requested - present
+        room = self._workers.of_use(min(offered, self._most)) - self.jobs.requested
         further = min(room, wanted - awaited)
         if further > 0:
             self.start(further)

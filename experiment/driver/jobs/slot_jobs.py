@@ -137,7 +137,7 @@ class SlotJobs:
                 if how == "give up":
                     return self._too_few_came(_missing(server, coordinator)[0], slots)
                 if how == "give back":
-                    slots = max(slots, jobs.asked)
+                    slots = max(slots, jobs.requested)
                     self._give_back(jobs, server, coordinator)
                     self._pause(too_few.pause(), server, coordinator, tick)
                     continue
@@ -158,12 +158,12 @@ class SlotJobs:
         in_trouble = server.error is not None or coordinator.trials.problem is not None
         return in_trouble or self.control.reason is not None
 
-    def _too_few_came(self, present: int, asked: int) -> str:
+    def _too_few_came(self, present: int, requested: int) -> str:
         whose = self.leaving.whose if self.leaving else ""
         return too_few_came(
             self.session,
             present=present,
-            asked=asked,
+            requested=requested,
             workers=self.settings.workers.least,
             seconds=self.settings.startup_timeout,
             late=f", counted from the end of the slots of {whose}" if whose else "",
@@ -294,8 +294,8 @@ class SlotJobs:
             server.call(functools.partial(coordinator.ends.slots_lost, lost))
         if killed := _slots(slots, failed=False):  # such as other tasks of a job that Spark ends
             server.call(functools.partial(coordinator.ends.slots_ended, killed, counts=True))
-        if leaving := jobs.leaving_slots():
-            server.call(functools.partial(coordinator.slots_leaving, leaving))
+        if decommissioned := jobs.decommissioned_slots():
+            server.call(functools.partial(coordinator.slots_decommissioned, decommissioned))
 
     def _refused(
         self, job: NumberedJob, sentence: str, requests: Requests, coordinator: Coordinator
@@ -307,7 +307,7 @@ class SlotJobs:
         trials = coordinator.trials
         wanted = trials.left * self.settings.workers.most
         if requests.grow(trials.overview.slots, wanted):
-            self.grown(requests.jobs.asked)
+            self.grown(requests.jobs.requested)
 
     def _without_slots(self, jobs: StartedJobs) -> str:
         executors: tuple[ClusterExecutor, ...] | None = None

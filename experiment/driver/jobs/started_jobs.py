@@ -51,13 +51,13 @@ class StartedJobs:
         clock: Monotonic time in seconds.
 
     Attributes:
-        asked: Number of slots requested from Spark, without those that were dropped or let go.
+        requested: Number of slots requested from Spark, without those that were dropped or let go.
     """
 
     def __init__(
         self, make: Callable[[int, int], SlotJob], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.asked = 0
+        self.requested = 0
         self._clock = clock
         self._let_go: set[str] = set()  # slots
         self._failed: set[int] = set()  # numbers of jobs
@@ -97,7 +97,7 @@ class StartedJobs:
         number = next(self._numbers)
         started = NumberedJob(number, slots, self._make(number, slots))
         self._running.append(started)  # before its start, so that an interrupt cannot lose it
-        self.asked += slots
+        self.requested += slots
         started.job.start()
 
     def wait(self, seconds: float) -> bool:
@@ -129,7 +129,7 @@ class StartedJobs:
         self._ask_again(self._let_go.intersection(lost))  # Spark itself starts them again
         return lost
 
-    def leaving_slots(self) -> list[str]:
+    def decommissioned_slots(self) -> list[str]:
         """Return the slots of running jobs on executors that are being decommissioned."""
         return [
             str(SlotId(started.number, task.partition, task.attempt))
@@ -148,23 +148,23 @@ class StartedJobs:
         """
         if SlotId.parse(slot).job not in self._failed:
             self._let_go.add(slot)
-            self.asked -= 1
+            self.requested -= 1
 
     def _ask_again(self, slots: Collection[str]) -> None:
         """Count slots that were let go as requested again, with their job or by Spark itself."""
         self._let_go.difference_update(slots)
-        self.asked += len(slots)
+        self.requested += len(slots)
 
     def drop(self, slots: int) -> None:
         """Count slots of a job that has ended as not requested, so that others may be."""
-        self.asked -= slots
+        self.requested -= slots
 
     def put_off(self, slots: int) -> None:
-        """Drop slots of a job that has ended in a minute, by `take_up`."""
+        """Drop the slots of an ended job a minute later, by `drop_due`."""
         self._put_off.append((self._clock() + _PUT_OFF, slots))
 
-    def take_up(self) -> None:
-        """Drop the slots that were put off a minute ago."""
+    def drop_due(self) -> None:
+        """Drop the slots that are due."""
         now = self._clock()
         self.drop(sum(slots for until, slots in self._put_off if until <= now))
         self._put_off = [(until, slots) for until, slots in self._put_off if until > now]
@@ -178,7 +178,7 @@ class StartedJobs:
 
     def forget(self) -> int:
         """Reset the counts once no job runs; return the number of slots before."""
-        asked, self.asked = self.asked, 0
+        before, self.requested = self.requested, 0
         self._put_off.clear()
         self._let_go.clear()
-        return asked
+        return before

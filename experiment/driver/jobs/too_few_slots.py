@@ -18,7 +18,9 @@ Decision = Literal["wait", "give back", "give up"]
 
 
 class TooFewSlots:
-    """Decides what a search does whose slots are too few for a trial, while none of it runs.
+    """Decides whether a search with too few slots for a trial waits, gives them back or ends.
+
+    Called while no trial runs.
 
     Slots that wait hold their cores. Two searches that each have some of the slots that a trial
     needs, and wait for those of the other, would wait without an end. So each gives its slots back
@@ -72,7 +74,7 @@ def too_few_came(
     session: Session,
     *,
     present: int,
-    asked: int,
+    requested: int,
     workers: int,
     seconds: float | None,
     late: str = "",
@@ -82,7 +84,7 @@ def too_few_came(
     Args:
         session: The session that runs the slots.
         present: Number of slots that have started.
-        asked: Number of slots requested.
+        requested: Number of slots requested.
         workers: Number of slots of each trial.
         seconds: Seconds that it has waited.
         late: From when these count, in words; '' for the usual.
@@ -95,7 +97,7 @@ def too_few_came(
     some = f"only {present} of the {workers} slots of a trial {'has' if present == 1 else 'have'}"
     return (
         f"{some if present else 'no slot has'} started within {seconds:g} s{late}; asked Spark for "
-        f"{count(asked, 'slot')} of {session.task_needs}, on executors with "
+        f"{count(requested, 'slot')} of {session.task_needs}, on executors with "
         f"{executor_needs(session.setting)}: see that {workers if workers > 1 else 'some'} are "
         f"free, also of other searches, or set startup_timeout{there}"
         f"{f'; its page of this application: {page}' if page else ''}"

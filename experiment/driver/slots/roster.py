@@ -17,7 +17,7 @@ class Roster:
     """The slots that have said hello and have not left, by name, with their hosts and GPUs.
 
     Args:
-        asked: Number of slots requested.
+        requested: Number of slots requested.
 
     Attributes:
         hosts: The hosts that get no more trials.
@@ -26,15 +26,15 @@ class Roster:
         let_go: Slots that were ended since their executors leave; the consumer removes entries.
     """
 
-    def __init__(self, asked: int) -> None:
-        self._asked = asked
+    def __init__(self, requested: int) -> None:
+        self._requested = requested
         self.hosts = Hosts()
         self.gpus = Gpus()
         self.has_started = False
         self.let_go: deque[str] = deque()
         self._slots: dict[str, str] = {}  # slots that may get trials, with their hosts
         self._lost: set[str] = set()
-        self._leaving: set[str] = set()  # slots whose executors are being decommissioned
+        self._decommissioned: set[str] = set()  # slots whose executors are being decommissioned
         self._job_hosts: dict[int, set[str]] = {}  # hosts from which a job's slots said hello
         self._over: set[int] = set()  # jobs
         self._detour_told = False
@@ -84,7 +84,7 @@ class Roster:
     def end(self, slot: str) -> None:
         """Remove a slot that has to end."""
         del self._slots[slot]
-        if slot in self._leaving:
+        if slot in self._decommissioned:
             self.let_go.append(slot)
 
     def lose(self, slot: str) -> bool:
@@ -95,25 +95,27 @@ class Roster:
 
     def decommission(self, slots: Collection[str]) -> list[str]:
         """Give slots no more trials, as their executors leave; return the hosts of new ones."""
-        hosts = {self._slots[s] for s in slots if s in self._slots and s not in self._leaving}
-        self._leaving.update(slots)
+        hosts = {
+            self._slots[s] for s in slots if s in self._slots and s not in self._decommissioned
+        }
+        self._decommissioned.update(slots)
         return sorted(hosts)
 
-    def is_leaving(self, slot: str) -> bool:
+    def is_decommissioned(self, slot: str) -> bool:
         """Return whether a slot's executor is being decommissioned."""
-        return slot in self._leaving
+        return slot in self._decommissioned
 
     def gets_work(self, slot: str) -> bool:
         """Return whether a present slot may get a trial."""
-        return not any(self.hindrances(slot))
+        return not any(self.obstacles(slot))
 
-    def hindrances(self, slot: str) -> tuple[bool, bool, bool]:
+    def obstacles(self, slot: str) -> tuple[bool, bool, bool]:
         """Return why a present slot gets no trial: executor leaves, host excluded, GPU set aside.
 
-        Slots with equal hindrances get the same answer when nothing is to run again.
+        Slots with equal obstacles get the same answer when nothing is to run again.
         """
         excluded = self.hosts.is_excluded(self._slots[slot])
-        return slot in self._leaving, excluded, bool(self.gpus.reasons(slot))
+        return slot in self._decommissioned, excluded, bool(self.gpus.reasons(slot))
 
     @property
     def workers(self) -> int:
@@ -146,7 +148,7 @@ class Roster:
 
     def alike(self, slot: str) -> Hashable:
         """Return a key of the trials that a slot may run: host, GPUs and executor."""
-        return self.gpus.of(slot), slot in self._leaving
+        return self.gpus.of(slot), slot in self._decommissioned
 
     def has_come(self, job: int) -> bool:
         """Return whether any slot of a running job has said hello. Thread safe."""
@@ -180,12 +182,12 @@ class Roster:
 
     def gpus_problem(self, running: int, now: float) -> str | None:
         """Return one sentence if all GPUs are set aside; None if the search can continue."""
-        return self.gpus.problem(self._slots, running, self._asked, now)
+        return self.gpus.problem(self._slots, running, self._requested, now)
 
     def _shared_gpus(self, message: Hello) -> str:
         """Return the warning of GPUs that Spark does not assign."""
         return (
-            f"{self._asked} slots, {message.free_gpus} GPUs on host {message.host}: Spark "
+            f"{self._requested} slots, {message.free_gpus} GPUs on host {message.host}: Spark "
             "assigns none of them, so each trial sees all; set gpus_per_trial or "
             "spark.task.resource.gpu.amount to give each its own"
         )

@@ -204,7 +204,7 @@ class Cluster:
         self.search.hello(self.slot(partition))
 
     def leave(self, partition):
-        self.coordinator.slots_leaving([self.slot(partition)])
+        self.coordinator.slots_decommissioned([self.slot(partition)])
 
     def end_job(self, partition):
         for number in range(self.partitions):

@@ -249,7 +249,7 @@ def test_a_trial_that_is_not_retried_is_not_noted(start):
 def test_a_trial_of_a_slot_that_leaves_too_early_runs_again(start):
     search = start(points(1), "1.0.0", "1.1.0")
     search.ask("1.0.0")
-    search.coordinator.slots_leaving(["1.0.0"])
+    search.coordinator.slots_decommissioned(["1.0.0"])
     search.coordinator.ends.slots_lost(["1.0.0"])
     again = search.ask("1.1.0")
     assert (again.trial.id, again.number) == (0, 2)

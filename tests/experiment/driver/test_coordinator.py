@@ -112,7 +112,7 @@ def test_slots_that_would_get_different_answers_are_not_alike(start):
     search = start(points(3), "1.2.0")
     gpu_slots(search, "3", "5")
     set_aside(search, "1.0.0", "3")
-    search.coordinator.slots_leaving(["1.1.0"])
+    search.coordinator.slots_decommissioned(["1.1.0"])
     search.coordinator.hello(Hello(slot="1.3.0", host="full"))
     search.coordinator.roster.hosts.exclude("full", "no space left")
     keys = [search.coordinator.alike_now(f"1.{number}.0") for number in range(4)]
@@ -226,7 +226,7 @@ def test_observers_get_the_same_results_again_when_a_search_is_resumed(tmp_path)
 def test_a_slot_whose_executor_leaves_ends_its_trial_and_gets_no_more(start):
     search = start(points(4), "1.0.0", "1.1.0")
     work, other = search.ask("1.0.0"), search.ask("1.1.0")
-    search.coordinator.slots_leaving(["1.0.0"])
+    search.coordinator.slots_decommissioned(["1.0.0"])
     assert search.ask("1.0.0") == work  # its last answer got lost
     assert search.coordinator.trials.status.slots == 2
     assert search.finish("1.0.0", work) == Stop()
@@ -247,7 +247,7 @@ def test_a_slot_that_waits_and_whose_executor_leaves_ends(start):
     for _ in range(3):
         work = search.finish("1.1.0", work)
     assert work == Wait()
-    search.coordinator.slots_leaving(["1.1.0"])
+    search.coordinator.slots_decommissioned(["1.1.0"])
     assert search.coordinator.alike("1.1.0") != search.coordinator.alike("1.0.0")
     assert search.ask("1.1.0") == Stop()
 
@@ -256,7 +256,7 @@ def test_a_slot_that_waits_and_whose_executor_leaves_ends(start):
 def test_a_slot_that_leaves_does_not_end_while_another_of_its_task_has_a_trial(start):
     search = start(points(3), "1.0.0", "1.0.1")
     work, other = search.ask("1.0.0"), search.ask("1.0.1")
-    search.coordinator.slots_leaving(["1.0.1"])
+    search.coordinator.slots_decommissioned(["1.0.1"])
     assert search.finish("1.0.1", other) == Wait()
     assert search.run_to_the_end("1.0.0")[0] == [work.trial.id, 2]
     assert search.ask("1.0.1") == Stop()
@@ -264,8 +264,8 @@ def test_a_slot_that_leaves_does_not_end_while_another_of_its_task_has_a_trial(s
 
 def test_an_executor_that_leaves_is_noted_once(start):
     search = start(points(5), "1.0.0", "1.1.0")
-    search.coordinator.slots_leaving(["1.1.0", "1.0.0", "1.2.0"])  # which has not come
-    search.coordinator.slots_leaving(["1.1.0", "1.0.0", "1.2.0"])
+    search.coordinator.slots_decommissioned(["1.1.0", "1.0.0", "1.2.0"])  # which has not come
+    search.coordinator.slots_decommissioned(["1.1.0", "1.0.0", "1.2.0"])
     assert list(search.coordinator.trials.status.notes) == [
         "executor on host host is decommissioned, it gets no more trials"
     ]

@@ -65,7 +65,7 @@ def test_where_a_host_has_refused_slots_each_is_a_job_of_its_own_and_the_user_he
     assert requests.grow(0, 50)
     assert cluster.started == [3, 1, 1, 1]
     assert not requests.refuse(SimpleNamespace(slots=1), "host b, it has no folder")
-    assert requests.jobs.asked == 3, "it is requested again after a while"
+    assert requests.jobs.requested == 3, "it is requested again after a while"
     for _ in range(2):
         requests.tell_refusals(warnings.append)
     assert warnings == ["the search continues without host b, it has no folder"]

@@ -39,7 +39,7 @@ def test_jobs_run_concurrently_and_end_one_by_one(make, tmp_path):
         for number in (1, 2):
             jobs.start(1)
             wait_until((tmp_path / f"{number}.runs").exists)
-        assert jobs.asked == 2
+        assert jobs.requested == 2
         assert not jobs.wait(0)
         assert jobs.take_ended() == []
         (tmp_path / "2").write_text("no more memory")
@@ -48,12 +48,12 @@ def test_jobs_run_concurrently_and_end_one_by_one(make, tmp_path):
         assert len(jobs.failed_hosts) == 1
         assert jobs.running
         jobs.drop(1)
-        assert jobs.asked == 1
+        assert jobs.requested == 1
         (tmp_path / "1").touch()
         wait_until(lambda: jobs.wait(0.05))
         assert [(job.number, job.slots, job.error) for job in jobs.take_ended()] == [(1, 1, None)]
         assert (jobs.running, jobs.error) == (False, None)
-        assert (jobs.forget(), jobs.asked) == (1, 0)
+        assert (jobs.forget(), jobs.requested) == (1, 0)
 
 
 def test_an_exception_ends_all_running_jobs(make, tmp_path):
@@ -91,19 +91,19 @@ def test_an_interrupt_while_jobs_are_asked_to_end_leaves_none_running():
 def test_slots_that_are_put_off_are_requested_again_after_a_minute():
     now = 0.0
     jobs = StartedJobs(make=None, clock=lambda: now)
-    jobs.asked = 5
+    jobs.requested = 5
     jobs.put_off(1)
     now = 59.0
     jobs.put_off(2)
-    jobs.take_up()
-    assert jobs.asked == 5
+    jobs.drop_due()
+    assert jobs.requested == 5
     now = 60.0
-    jobs.take_up()
-    assert jobs.asked == 4
+    jobs.drop_due()
+    assert jobs.requested == 4
     assert jobs.forget() == 4
     now = 200.0
-    jobs.take_up()
-    assert jobs.asked == 0
+    jobs.drop_due()
+    assert jobs.requested == 0
 
 
 @pytest.fixture
@@ -126,23 +126,23 @@ def jobs():
 
 def test_slots_on_executors_that_leave_are_named_while_their_job_runs(jobs):
     jobs, _, leaving, end = jobs
-    assert jobs.leaving_slots() == []
+    assert jobs.decommissioned_slots() == []
     leaving.append(LeavingTask(2, 1))
-    assert jobs.leaving_slots() == ["1.2.1"]
+    assert jobs.decommissioned_slots() == ["1.2.1"]
     end.set()
     wait_until(lambda: jobs.wait(0.05) and jobs.take_ended())
-    assert jobs.leaving_slots() == []
+    assert jobs.decommissioned_slots() == []
 
 
 def test_a_slot_that_was_let_go_is_not_requested_any_more(jobs):
     jobs, _, _, end = jobs
     jobs.let_go("1.2.1")
-    assert jobs.asked == 2
+    assert jobs.requested == 2
     end.set()
     wait_until(lambda: jobs.wait(0.05) and jobs.take_ended())
-    assert jobs.asked == 2
+    assert jobs.requested == 2
     jobs.forget()
-    assert jobs.asked == 0
+    assert jobs.requested == 0
 
 
 def test_a_slot_that_was_let_go_and_lost_is_requested_again_by_spark(jobs):
@@ -152,7 +152,7 @@ def test_a_slot_that_was_let_go_and_lost_is_requested_again_by_spark(jobs):
     lost.append(LostTask(partition=2, attempt=1, host="host", failed=True))
     for _ in range(2):
         assert jobs.lost_slots() == {"1.2.1": True}
-        assert jobs.asked == 2
+        assert jobs.requested == 2
 
 
 def test_slots_of_a_job_that_failed_are_dropped_once(jobs):
@@ -164,7 +164,7 @@ def test_slots_of_a_job_that_failed_are_dropped_once(jobs):
     wait_until(lambda: jobs.wait(0.05))
     (ended,) = jobs.take_ended()
     jobs.drop(ended.slots)
-    assert jobs.asked == 0
+    assert jobs.requested == 0
 
 
 def test_a_slot_of_a_job_that_failed_is_not_let_go_as_well(jobs):
@@ -176,7 +176,7 @@ def test_a_slot_of_a_job_that_failed_is_not_let_go_as_well(jobs):
     for ended in jobs.take_ended():
         jobs.let_go(f"{ended.number}.0.0")
         jobs.drop(ended.slots)
-    assert jobs.asked == 0
+    assert jobs.requested == 0
 
 
 def test_all_jobs_are_asked_to_end_before_one_is_waited_for():
@@ -203,4 +203,4 @@ def test_jobs_that_are_cancelled_end_and_others_may_start(jobs):
     assert not jobs.running
     assert jobs.forget() == 5
     jobs.start(1)
-    assert (jobs.running, jobs.asked) == (True, 1)
+    assert (jobs.running, jobs.requested) == (True, 1)

@@ -10,7 +10,7 @@ from spark_jobs.messages import Hello
 
 @pytest.fixture
 def roster():
-    return Roster(asked=2)
+    return Roster(requested=2)
 
 
 def join(roster, slot, host, **fields):
