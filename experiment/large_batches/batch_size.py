@@ -129,8 +129,8 @@ def auto_batch_size(
     )
     found: dict[int, float] = {}
     trial = context.current()
-    with _measuring(work, None if trial is None else trial.gpu_share) as said:
-        for message in said:
+    with _measuring(work, None if trial is None else trial.gpu_share) as messages:
+        for message in messages:
             if isinstance(message, Problem):
                 return _ended(found, message, least)
             found[message.batch] = message.samples_per_second
@@ -200,7 +200,7 @@ def _measuring(work: Work, share: GpuShare | None) -> Iterator[Iterator[Speed | 
         stack.callback(process.wait)
         stack.callback(process.kill)  # does nothing once it has ended
 
-        def said() -> Iterator[Speed | Problem]:
+        def messages() -> Iterator[Speed | Problem]:
             for line in lines:
                 message = msgspec.json.decode(line, type=Speed | Problem | Done)
                 if isinstance(message, Done):
@@ -209,7 +209,7 @@ def _measuring(work: Work, share: GpuShare | None) -> Iterator[Iterator[Speed | 
             code = process.wait()  # build() may have ended it, with 0, too
             yield _death(code, log, out_of_memory.oom_kills(kills_file) - kills)
 
-        yield said()
+        yield messages()
 
 
 def _death(code: int, log: IO[bytes], kills: int) -> Problem:

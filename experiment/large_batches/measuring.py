@@ -179,8 +179,8 @@ def main(payload: int, results: int, parent: int) -> None:
                 work = pickle.load(file)  # which may start a GPU: the limit comes first
                 samples = Samples(work.data)
                 for batch, speed in speeds(work.batches, lambda b: speed_of(work, samples, b)):
-                    said = Speed(batch=batch, samples_per_second=speed)
-                    lines.write(msgspec.json.encode(said) + b"\n")
+                    found = Speed(batch=batch, samples_per_second=speed)
+                    lines.write(msgspec.json.encode(found) + b"\n")
             lines.write(msgspec.json.encode(Done()) + b"\n")
         except Exception as raised:
             traceback.print_exc()

@@ -213,8 +213,8 @@ class RecordReader:
                 record = _record_of(line)
                 self._check(record)
             except ProtocolError as error:
-                said = f"{self._where}, record {self._count}: {error}"
-                raise JournalDamaged(said) from None
+                damage = f"{self._where}, record {self._count}: {error}"
+                raise JournalDamaged(damage) from None
             yield record
 
     def _check(self, record: Record) -> None:

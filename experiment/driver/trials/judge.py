@@ -103,17 +103,17 @@ class Judge:
         self._rules.ended(outcome.trial, outcome.status)
         names = self._unjudged.pop(outcome.trial, [])
         if outcome.status == "finished" and not self._judged:
-            said = ", ".join(map(repr, names)) or "nothing"
+            reported = ", ".join(map(repr, names)) or "nothing"
             wanted = self._key or outcome.objective
             self._warn(
-                f"{self._who} needs reports of {wanted!r}, but trials report {said}, so it stops "
-                "none of them"
+                f"{self._who} needs reports of {wanted!r}, but trials report {reported}, so it "
+                "stops none of them"
             )
 
     def stopped(self, trial: int, reason: str, last: Report | None, seconds: float) -> Outcome:
         """Return the outcome of a trial that had to stop and sent no outcome itself."""
-        told = last if self._repeats == 1 else None  # the last repeat is not the mean
-        return stopped(self._objective_of, trial, reason, told, seconds)
+        report = last if self._repeats == 1 else None  # the last repeat is not the mean
+        return stopped(self._objective_of, trial, reason, report, seconds)
 
     def scored(self, outcome: Outcome) -> Outcome:
         """Return an outcome for the searcher, which cannot withdraw one.

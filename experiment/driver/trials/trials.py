@@ -227,11 +227,11 @@ class Trials:
         self._recorder.write_selections()
         self._attempts.found(left)
         for trial in sorted(self.state.waiting):
-            said = before[trial]
-            if not self._end_by_folder(said.attempt.trial) and said.stop:
+            running = before[trial]
+            if not self._end_by_folder(running.attempt.trial) and running.stop:
                 # a stopped trial does not run again
-                last = self._judge.stopped(trial, said.stop, said.last, 0.0)
-                self._end(said.attempt, last)
+                last = self._judge.stopped(trial, running.stop, running.last, 0.0)
+                self._end(running.attempt, last)
 
     def next(
         self, pick: Callable[[int | None], tuple[str, ...]]
