@@ -1,4 +1,4 @@
-"""The public calls whose trials are parts of trainings: they go on from earlier trials."""
+"""The public calls whose trials are parts of trainings and resume from earlier trials."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def hyperband_search(  # noqa: PLR0917  # their order is part of the call
     """Search with many short trials, of which the best train longer: Hyperband, no slot waits.
 
     Each bracket begins with configurations that train for few epochs, in the first one for
-    `min_epochs`; the best `1 / reduction` of them go on as new trials of `reduction` times as many
-    epochs, and so on up to `max_epochs`. A trial that goes on resumes from the checkpoint in
+    `min_epochs`; the best `1 / reduction` of them are promoted to new trials of `reduction` times
+    as many epochs, and so on up to `max_epochs`. A promoted trial resumes from the checkpoint in
     `experiment.checkpoint_dir()`, if there is one, else it trains from the start. With
     `keras_callbacks()` in `model.fit`, `epochs=` may be `max_epochs` in all trials: the fit ends
     where the trial does. In a loop of your own, `report(step=epoch)` ends the trial, or the
@@ -116,12 +116,12 @@ def hyperband_search(  # noqa: PLR0917  # their order is part of the call
         direction: 'max' or 'min'.
         max_epochs: Epochs, or other steps that trials report, of a full training, at least 2.
         reduction: Ratio of the epochs of a trial to those of the trial that it resumes from, at
-            least 2; one trial in so many goes on.
+            least 2; one trial in so many is promoted.
         min_epochs: Epochs of the shortest trials.
         iterations: How often all brackets are run. With 81 epochs and a reduction of 3 an iteration
             has 206 trials of 143 configurations.
-        model: What proposes configurations: 'evolution', differential evolution as in DEHB, or
-            'gaussian_process'.
+        model: The model that proposes configurations: 'evolution', differential evolution as in
+            DEHB, or 'gaussian_process'.
         progressive: Whether trials train longer only while that changes the ranking of the best, as
             in PASHA; then an iteration has only the bracket with the shortest trials. It needs
             reports of the objective.

@@ -30,7 +30,7 @@ def distributed_training(
 ) -> SearchSpec:
     """Run a train function once, on several slots at the same time.
 
-    It is a trial like those of a search: it goes on from its checkpoint if a slot is lost, and has
+    It is a trial like those of a search: it resumes from its checkpoint if a slot is lost, and has
     a run folder, TensorBoard and `resume=`.
 
     Args:

@@ -32,7 +32,7 @@ class SearcherFailed(ExperimentError):
 class CheckedSearcher:
     """A `Searcher` that turns errors and invalid trials of another one into `SearcherFailed`.
 
-    The errors of its judge, too. Each names the call, and the line that raised.
+    So with the errors of its judge. Each names the call and the line that raised.
 
     Args:
         searcher: The searcher to check; owned by this object from now on.

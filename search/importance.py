@@ -1,6 +1,7 @@
 """The importance of hyperparameters, by PED-ANOVA.
 
-How much the distribution of a hyperparameter among the best trials differs from that among all.
+It measures how much the distribution of a hyperparameter among the best trials differs from that
+among all.
 Watanabe, Bansal, Hutter: "PED-ANOVA: Efficiently quantifying hyperparameter importance in arbitrary
 subspaces", IJCAI 2023; for conditional hyperparameters Fukushima et al.: "Conditional PED-ANOVA",
 arXiv 2601.20800. Bandwidths and grids are those of Optuna's `PedAnovaImportanceEvaluator`.

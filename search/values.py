@@ -5,8 +5,8 @@ JSON. JSON has no tuples and no infinities, which are common in grids (layer siz
 To keep their types, a tuple becomes `{"tuple": [...]}`, a float that JSON lacks
 `{"float": "inf"}`, a dict `{"dict": [[key, value], ...]}`. Everything else stays as it is.
 
-`Params` and `Metrics` are mappings with a form in JSON. `encode_hook` and `decode_hook` teach it to
-msgspec, so objects that hold such mappings are encoded without further code.
+`Params` and `Metrics` are mappings with a form in JSON. `encode_hook` and `decode_hook` let
+msgspec encode and decode them, so objects that hold such mappings are encoded without further code.
 """
 
 from __future__ import annotations

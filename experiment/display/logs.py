@@ -34,9 +34,9 @@ def copy_logs(
         reader: The reader of the run.
         trial: The trial's id.
         worker: The rank of the worker whose logs are meant.
-        until: Says whether the trial has ended without an outcome in its folder. With it, copying
-            continues until the trial, or the search, has ended, including the next attempt if one
-            is lost with its executor. Default: copy what is there.
+        until: Returns whether the trial has ended without an outcome in its folder. With it,
+            copying continues until the trial, or the search, has ended, including the next attempt
+            if one is lost with its executor. Default: copy what is there.
     """
     shown: list[AttemptPaths] = []
     while new := [attempt for attempt in attempts_at(reader.paths, trial) if attempt not in shown]:

@@ -37,7 +37,7 @@ class Progress:
 
     Attributes:
         asked: The slots requested from Spark, once known: "4 slots of 1 core and 1 GPU".
-        there: What Spark has for them, or does, while no slot has started; '' for nothing.
+        there: Spark's executors and tasks in words, while no slot has started; '' for nothing.
         leaving: A function that returns which slots of another driver still block the search; ''
             for none.
     """

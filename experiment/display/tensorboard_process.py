@@ -208,7 +208,7 @@ def _serve(
         searches: The folder to serve at `/search/`.
         title: The title of the browser's window.
         reload_interval: Seconds between two reads of the files.
-        kept_at: The location that users know if `folder` is a copy; ''.
+        kept_at: The folder's location as users know it, if this is a copy of it; else ''.
         store: The store of that location; None if `folder` is no copy.
     """
     from tensorboard import default, program

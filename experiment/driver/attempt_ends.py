@@ -1,4 +1,4 @@
-"""The ends of attempts: what outcomes, lost slots and ended jobs mean for trials and hosts."""
+"""Ends attempts by outcomes, lost slots and ended jobs, and updates trials and hosts."""
 
 from __future__ import annotations
 

@@ -86,22 +86,29 @@ class Coordinator:
         return self.gangs.form(*planned) if planned else self._without_a_trial(slot, host)
 
     def alike(self, slot: str) -> Hashable:
-        """See `Handler` in exchange.py: host, GPUs and executor decide which trials it may run.
+        """See `spark_jobs.channel.exchange.Handler`.
 
-        Of slots that are kept, only those are alike which are kept until the same moment.
+        Host, GPUs and executor decide which trials a slot may run. Of slots that are kept, only
+        those are alike which are kept until the same moment.
         """
         doubled = SlotId.parse(slot).task if self._is_doubled(slot) else None
         return self.roster.alike(slot), doubled, self.gangs.kept_for(slot)
 
     def alike_now(self, slot: str) -> Hashable:
-        """See `Handler` in exchange.py: hosts matter to trials only that are to run again."""
+        """See `spark_jobs.channel.exchange.Handler`.
+
+        Hosts matter only to trials that are to run again.
+        """
         if self.trials.state.waiting or self.roster.host(slot) is None:
             return self.alike(slot)
         obstacles = self.roster.obstacles(slot)
         return obstacles, self._is_doubled(slot), self.gangs.is_kept(slot)
 
     def assigned(self) -> list[str]:
-        """See `Handler` in exchange.py: members of a gang that another member has completed."""
+        """See `spark_jobs.channel.exchange.Handler`.
+
+        They are members of a gang that another member has completed.
+        """
         return self.gangs.assigned()
 
     def report(self, message: Reports) -> Heard:

@@ -1,1 +1,1 @@
-"""What makes large batches work: the learning rate, its warm-up, the size of a batch."""
+"""Large batches: the learning rate, its warm-up, their size."""

@@ -35,7 +35,7 @@ class Result(ScoredTrials):
         total: Number of trials of the whole search; more than `trials` while it runs, and after an
             early end.
         problem: Why the search ended early, in one sentence; None otherwise.
-        space: The search space; None for explicit points.
+        space: The search space; None for a list of points.
         target: The value of the objective at which the search ends; None without, and while it
             runs.
         exhausted: Why the search has fewer trials than it was asked for, in one sentence, such as

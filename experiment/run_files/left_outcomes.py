@@ -49,8 +49,8 @@ def look_for_outcomes(
         files: The run's store.
         root: The run's folder.
         ended: Trials whose outcomes are known; they are skipped.
-        retried: Trial and number of attempts whose failures are no outcomes of the trials: since
-            they were followed by a retry, or ran on several slots.
+        retried: Trial and number of attempts whose failure is not the trial's outcome, since a
+            retry followed or the attempt ran on several slots.
 
     Raises:
         OSError: The trial folders cannot be listed.

@@ -57,7 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         train: The train function's name.
         function: SHA-256 of the train function's source; of its pickle if it has no source.
         algorithm: Type and arguments of the searcher or list of configurations.
-        space: The search space as JSON; None for explicit configurations.
+        space: The search space as JSON; None for a list of points.
         constraint: SHA-256 of the source of the space's constraint; of its name if it has no
             source; None without a constraint.
         trials: Number of trials.

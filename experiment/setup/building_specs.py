@@ -1,4 +1,4 @@
-"""From the arguments of a call to its `SearchSpec`: what calls by any algorithm have in common."""
+"""Builds the `SearchSpec` of a call by any algorithm."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ class SearchSpec:
         settings: The settings that all searches share.
         seed: The searcher's seed.
         searcher: The searcher; a run uses it up.
-        space: The search space; None for explicit configurations.
-        points: The explicit configurations; empty if there is a space.
+        space: The search space; None for a list of points.
+        points: The points; empty if there is a space.
         algorithm: The searcher's type and arguments, for the manifest.
         known: The searcher's prior observations, from other runs.
         slots: Number of parallel trials that the searcher was created for; None if it depends on
@@ -64,7 +64,7 @@ class SearchSpec:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The domain of each hyperparameter; None for explicit configurations."""
+        """The domain of each hyperparameter; None for a list of points."""
         if self.space is not None:
             return dict(self.space)
         return dict.fromkeys(name for point in self.points for name in point)

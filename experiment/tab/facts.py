@@ -1,4 +1,4 @@
-"""What the tab shows of a whole run: its state, its counts, its best trial, the time left."""
+"""The facts of a run in the tab: its state, its counts, its best trial, the time left."""
 
 from __future__ import annotations
 

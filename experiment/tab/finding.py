@@ -13,7 +13,7 @@ def folders_of_runs(logdir: str, kept_at: str = "") -> dict[str, RunPaths]:
 
     Args:
         logdir: TensorBoard's `--logdir` as typed; '' and URLs have no runs.
-        kept_at: The location that users know of a folder that is a copy; ''.
+        kept_at: The folder's location as users know it, if this is a copy of it; else ''.
     """
     if not logdir or "://" in logdir:
         return {}

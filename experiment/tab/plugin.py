@@ -18,7 +18,7 @@ class Loader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard ships n
     """Makes the tab when TensorBoard starts.
 
     Args:
-        kept_at: The location that users know of a folder that TensorBoard reads as a copy; ''.
+        kept_at: The folder's location as users know it, if this is a copy of it; else ''.
         store: The store of that location, which has the output and the files of trials; None for a
             folder that is no copy.
     """

@@ -32,7 +32,7 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     Args:
         logdir: TensorBoard's `--logdir`.
-        kept_at: The location that users know of a folder that is read as a copy; ''.
+        kept_at: The folder's location as users know it, if this is a copy of it; else ''.
         files_of: Returns the files of the trials of a run.
     """
 

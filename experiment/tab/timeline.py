@@ -27,7 +27,7 @@ Ending = Literal[Status, "running", "lost"]
 """How an attempt ended: as its trial, or lost; 'running' before that."""
 
 SlotChange = Literal["joined", "left", "waiting", "begun"]
-"""What became of a slot, or of the application."""
+"""The kinds of `SlotEvent`."""
 
 
 @dataclass(slots=True, kw_only=True)

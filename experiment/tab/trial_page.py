@@ -53,7 +53,7 @@ def trial_page(paths: RunPaths, timeline: Timeline, trial: int) -> dict[str, Any
 def page_of_files(
     paths: RunPaths, files: TrialFiles, trial: int, number: int, workers: int
 ) -> dict[str, Any]:
-    """Return what the files of an attempt have: its curves, the ends of its output, its files.
+    """Return the content of an attempt's files: its curves, the ends of its output, its files.
 
     Args:
         paths: The run's paths.

@@ -16,7 +16,7 @@ VARIANTS = ("rand1bin", "current-to-pbest1bin")
 
 
 CANDIDATES = 20
-"""Trial vectors per screened trial, unless the user says."""
+"""Default trial vectors per screened trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,9 @@ from search.trial import Status
 from search.values import is_finite
 
 PERCENTILE = 90
-"""Of the distances of configurations that noise alone ranks (N in the paper's section 4.2)."""
+"""Percentile of the distances between configurations whose order is noise.
+
+N in the paper's section 4.2."""
 
 CROSSINGS = 2
 """Minimum changes of the better one of two curves, for which their order counts as noise."""
@@ -28,8 +30,8 @@ class Growth:
 
     It grows by one rung when the configurations that have reached it rank otherwise there than in
     the rung below. Configurations whose values there differ by no more than a tolerance count as
-    equal. The tolerance is what separates configurations whose curves cross at least twice; it
-    needs reports, and is 0 without them.
+    equal. The tolerance is a percentile of the distances between configurations whose curves cross
+    at least twice; it needs reports, and is 0 without them.
 
     Args:
         rungs: The steps of each rung, ascending.

@@ -19,7 +19,7 @@ from search.stopping.rules import StoppingJudge
 from search.trial import Outcome, Trial
 
 MODELS = ("evolution", "gaussian_process")
-"""What may propose new configurations."""
+"""The models that propose new configurations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Hyperband:
             one rung to those of the rung above; at least 2.
         min_epochs: Minimum epochs of a trial, at least 1.
         iterations: How often all brackets are run, at least 1.
-        model: What proposes new configurations: 'evolution' (differential evolution) or
+        model: The model that proposes new configurations: 'evolution' (differential evolution) or
             'gaussian_process'.
         progressive: Whether trials train longer only while that changes the ranking of the best;
             see `Growth`. Then there is one bracket per iteration, that with the shortest trials.
@@ -94,14 +94,14 @@ class _Run:
 
 
 class HyperbandSearch:
-    """Brackets of successive halving: most trials are short, and the best of them go on.
+    """Brackets of successive halving: most trials are short, and the best are promoted.
 
     Hyperband (Li et al., JMLR 18, 2018): each bracket begins with a number of configurations that
-    train for a few epochs; of the trials of a rung, one in `reduction` goes on in the next, where
-    it trains `reduction` times as long, up to `max_epochs`. The brackets of an iteration differ in
-    the length of their shortest trials, since short trials may mislead.
+    train for a few epochs; of the trials of a rung, one in `reduction` is promoted to the next,
+    where it trains `reduction` times as long, up to `max_epochs`. The brackets of an iteration
+    differ in the length of their shortest trials, since short trials may mislead.
 
-    A trial that goes on is a new trial with the same hyperparameters. `Trial.parent` is the trial
+    A promoted trial is a new trial with the same hyperparameters. `Trial.parent` is the trial
     from whose checkpoint it resumes; without one it trains from the start. `Trial.max_steps` is the
     number of epochs after which it ends, counted from the start of the training.
 

@@ -120,9 +120,9 @@ class Modelled:
 
     After MOBSTER (Klein, Tiao, Lienart, Archambeau, Seeger: Model-based Asynchronous Hyperparameter
     and Neural Architecture Search, arXiv:2003.10865, 2020): one process for all rungs, of which the
-    rung is one more coordinate, and expected improvement at the highest rung with some values. Of
-    more than 300 points the process has the latest and the best, perhaps none of that rung; then it
-    is the highest one of which it has some.
+    rung is one more coordinate, and expected improvement at the highest rung with some values. With
+    more than 300 points the process keeps the latest and the best; if it keeps fewer than three of
+    that rung, the next lower rung with three takes its place.
     Trials in flight count as if they had the value that the model expects. Otherwise it is the
     model of `BayesianSearch`.
 

@@ -290,7 +290,7 @@ def _parents_first(
 
 
 def read_points(points: Any, constraint: Constraint | None = None) -> list[dict[str, Any]]:
-    """Read a list of explicit points: dicts of hyperparameter name to value.
+    """Read a list of points: dicts of hyperparameter name to value.
 
     Args:
         points: The user's list.

@@ -159,7 +159,7 @@ class Gangs:
         return assigned
 
     def end(self, slot: str, number: int, outcome: Outcome, now: float) -> Verdict | None:
-        """Take the outcome of a member; return what the attempt has come to by it.
+        """Take the outcome of a member; return the verdict on the attempt.
 
         Args:
             slot: The member's slot.
@@ -168,7 +168,7 @@ class Gangs:
             now: Monotonic time in seconds.
 
         Returns:
-            None if that is not known yet, and if the slot does not run this attempt.
+            None if it is not known yet, and if the slot does not run this attempt.
         """
         gang = self._running(slot, outcome.trial, number)
         if gang is None:
@@ -177,7 +177,7 @@ class Gangs:
         return self._settle(gang, now)
 
     def lose(self, slot: str, failure: Failure, now: float, *, counts: bool) -> Verdict | None:
-        """Remove a slot that was lost; return what its attempt has come to, as `end` does.
+        """Remove a slot that was lost; return the verdict on its attempt, as `end` does.
 
         Args:
             slot: The slot.

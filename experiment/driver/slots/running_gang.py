@@ -1,4 +1,4 @@
-"""A gang that runs an attempt: what the ends of its members mean for the trial."""
+"""A gang that runs an attempt, and the outcome of the attempt by the ends of its members."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _CAUSES: tuple[FailureKind, ...] = (
 )
 assert set(_CAUSES) == set(get_args(FailureKind))
 
-# The end of a member shows in others as errors of their own, in the words of their frameworks; in
-# lower case.
+# Texts, in lower case, of the errors that frameworks raise in other members when one has ended.
 _CONSEQUENCES = (
     "gangbroken",
     "unavailableerror",
@@ -60,7 +59,7 @@ class Member(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What an attempt has come to.
+    """The decision of a gang on its attempt.
 
     Attributes:
         attempt: The attempt's number.
@@ -92,7 +91,8 @@ class RunningGang:
 
     The value of rank 0 is the trial's, at once. Otherwise the first failure breaks the gang: the
     other members have to end, and then the failure that explains the others is the trial's. The
-    first one to arrive rarely is: a member that dies shows in the others before Spark misses it.
+    first failure to arrive is rarely that one: the others fail before Spark reports the member that
+    died.
 
     Args:
         attempt: The attempt.
@@ -173,8 +173,8 @@ class RunningGang:
     def is_over(self, now: float) -> bool:
         """Return whether all members have ended, or have had their time to.
 
-        Once one has failed, the others have it from their last messages on: they send some until
-        they have stored their files, which the next attempt goes on from.
+        Once one has failed, the others' time counts from their last messages: they send some until
+        they have stored their files, from which the next attempt resumes.
         """
         if len(self._ends) == len(self.slots):
             return True
@@ -188,7 +188,7 @@ class RunningGang:
         return now > min(max(broken, *heard), broken + time_limits.OUTAGE) + limit
 
     def verdict(self, now: float) -> Verdict | None:
-        """Return what the attempt has come to; None if that is not known yet, or was returned."""
+        """Return the verdict on the attempt; None if it is not known yet, or was returned."""
         if self._is_settled:
             return None
         if self._returned is not None:
