@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,9 @@ from search.space.spaces import Space
 
 NEIGHBOURS = 5
 """Nearest evaluated points by which a point is judged."""
+
+SCREENED = 80
+"""Trials up to which every trial is screened; after n trials, one is with probability 80 / n."""
 
 ANOTHER_CHOICE = 0.5
 """Distance between any two values of an unordered choice; an axis is 1 long."""
@@ -52,8 +56,14 @@ class Screen:
         """Replace the score of point `number`, counted from 0 in the order of `add`."""
         self._merits[number] = self._direction.merit(score)
 
+    def number_to_draw(self, candidates: int, rng: random.Random) -> int:
+        """Return of how many points the next trial is the most promising: `candidates`, or 1."""
+        return candidates if rng.random() * len(self) < SCREENED else 1
+
     def most_promising(self, points: Sequence[list[float]]) -> list[float]:
-        """Return the best point, the first of equals; at least one point must be evaluated."""
+        """Return the best point, the first of equals; of several, one must be evaluated."""
+        if len(points) == 1:
+            return points[0]
         merits = np.array(self._merits)
         ranks = np.searchsorted(np.sort(merits), merits)  # number of worse points
         count = min(NEIGHBOURS, len(merits))

@@ -26,9 +26,6 @@ from search.space.spaces import Space
 from search.space.tried import Tried
 from search.trial import Evaluated
 
-SCREENED = 80
-"""Trials up to which every trial is screened; after n trials, one is with probability 80 / n."""
-
 COLLAPSED = 0.01
 """A population with a lower standard deviation on every axis of the unit cube is renewed."""
 
@@ -179,14 +176,12 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         return None if new is None else _Candidate(self._space, new, self._direction)
 
     def _trial_vector(self, place: int) -> list[float] | None:
-        screened = self._rng.random() * len(self._screen) < SCREENED
+        number = self._screen.number_to_draw(self._candidates, self._rng)
         tries = max(TRIES, 2 * self._candidates)
         vectors = (breed(self.toolbox, self._population, place) for _ in range(tries))
         new = filter(self._tried.is_new, vectors)
-        candidates = list(itertools.islice(new, self._candidates if screened else 1))
-        if not candidates:
-            return self._tried.another()
-        return self._screen.most_promising(candidates) if screened else candidates[0]
+        candidates = list(itertools.islice(new, number))
+        return self._screen.most_promising(candidates) if candidates else self._tried.another()
 
     def _take(self, candidate: _Candidate) -> None:
         individual = self._evaluated(candidate)

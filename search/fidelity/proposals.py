@@ -14,7 +14,7 @@ from search.evolution.operators import breed, make_toolbox
 from search.evolution.population_search import Individual
 from search.evolution.screening import Screen
 from search.evolution.settings import EvolutionSettings
-from search.evolution.steady_state import COLLAPSED, SCREENED
+from search.evolution.steady_state import COLLAPSED
 from search.sequential.bayesian import DESIGN, LEAST
 from search.sequential.promising import Promising
 from search.space.domains import is_unordered
@@ -105,14 +105,12 @@ class Evolved:
         screen, population = self._screens[rung], self._best[rung]
         if np.std([self._space.snap(member) for member in population], axis=0).max() < COLLAPSED:
             return None
-        screened = self._rng.random() * len(screen) < SCREENED
+        number = screen.number_to_draw(_CANDIDATES, self._rng)
         index = self._rng.randrange(self._popsize)
         vectors = (breed(self._toolbox, population, index) for _ in range(TRIES))
         new = filter(self._tried.is_new, vectors)
-        candidates = list(itertools.islice(new, _CANDIDATES if screened else 1))
-        if not candidates:
-            return None
-        return screen.most_promising(candidates) if screened else candidates[0]
+        candidates = list(itertools.islice(new, number))
+        return screen.most_promising(candidates) if candidates else None
 
 
 class Modelled:

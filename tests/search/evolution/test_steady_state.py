@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from search.algorithms import Evolution
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.evolution.steady_state import COLLAPSED, REPEATED, SCREENED
+from search.evolution.screening import SCREENED
+from search.evolution.steady_state import COLLAPSED, REPEATED
 from search.searcher import drive
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
