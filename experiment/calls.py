@@ -161,7 +161,9 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
 
     Args:
         spark: A running SparkSession.
-        train: See `launch`.
+        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
+            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
+            counts.
         bounds: The search space: a dict of argument names to `[low, high]`, in either order, or to
             a list of choices. Two ints stay ints; positive floats with the high one first, or 1,000
             times apart, are searched on a log scale. `experiment.Float`, `Integer` and `Choice` say
