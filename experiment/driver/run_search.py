@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import time
+from collections.abc import Iterator
 
 from experiment.display.board import Board
 from experiment.display.progress import Progress
@@ -58,7 +60,7 @@ def run_search(spec: SearchSpec, interrupts: Interrupts) -> Result:
         Progress(prepared.manifest.name, verbose=spec.settings.verbose, warn=note) as progress,
     ):
         slots = _slots(prepared, progress)
-        with open_run(prepared, interrupts) as run:
+        with _opened(prepared, interrupts) as run:
             interrupts.defer()
             search = _ready(prepared, run, slots=slots, progress=progress, interrupts=interrupts)
             spec.opened(prepared.root, prepared.data.hadoop, slots)
@@ -78,6 +80,26 @@ def _log_scales(space: Space | None) -> None:
     for name, domain in (space or {}).items():
         if isinstance(domain, Float) and domain.log:
             _LOGGER.info("%s: searched on a log scale from %g to %g", name, domain.low, domain.high)
+
+
+@contextlib.contextmanager
+def _opened(prepared: Prepared, interrupts: Interrupts) -> Iterator[OpenRun]:
+    """Open the run; its folder's errors, as of a full disk, end a search before it has begun."""
+    with contextlib.ExitStack() as stack:
+        try:
+            run = stack.enter_context(open_run(prepared, interrupts))
+        except OSError as error:
+            if prepared.spec.settings.resume is not None:
+                raise not_resumable(str(prepared.root), error) from None
+            raise _without_trials(prepared, error) from None
+        yield run
+
+
+def _without_trials(prepared: Prepared, error: OSError) -> SearchFailed:
+    """Return the error of a search that cannot write its run before its first trial."""
+    problem = cannot_continue(error)
+    nothing = Result([], prepared.spec.settings.goal, str(prepared.root), problem=problem)
+    return SearchFailed(printable(problem), nothing)
 
 
 def _slots(prepared: Prepared, progress: Progress) -> int:
@@ -163,9 +185,7 @@ def _board(prepared: Prepared, run: OpenRun) -> Board:
     except FileExistsError as error:  # a file where a folder of the resumed run should be
         raise not_resumable(run.paths.shown(), error) from None
     except OSError as error:
-        problem = cannot_continue(error)
-        nothing = Result([], spec.settings.goal, run.paths.shown(), problem=problem)
-        raise SearchFailed(printable(problem), nothing) from None
+        raise _without_trials(prepared, error) from None
 
 
 def _coordinator(prepared: Prepared, run: OpenRun, board: Board, slots: int) -> Coordinator:
