@@ -122,8 +122,7 @@ class SlotJobs:
                 return cannot_continue(error)
             job = functools.partial(self._job, lent=lent, function=lender.function)
             jobs = stack.enter_context(StartedJobs(job))
-            workers = self.settings.workers
-            requests = Requests(jobs, self.session, most=self.most, workers=workers)
+            requests = self._requests(jobs)
             self.control.wake = server.wake
             too_few = TooFewSlots(self.settings.startup_timeout)
             while not self._is_over(server, coordinator):
@@ -149,6 +148,9 @@ class SlotJobs:
             if server.error is not None:
                 return cannot_continue(server.error)
             return coordinator.trials.problem
+
+    def _requests(self, jobs: StartedJobs) -> Requests:
+        return Requests(jobs, self.session, most=self.most, workers=self.settings.workers)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
         ended = coordinator.trials.done or coordinator.trials.target_reached
