@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Protocol, Self, cast
 
 import msgspec
@@ -143,12 +142,7 @@ class FileChannelServer:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._closing.set()
         ended = self._ended.wait(_FAREWELL)  # see SlotJob for why not the thread
         concurrent.futures.wait(set(self._work), timeout=_FAREWELL)

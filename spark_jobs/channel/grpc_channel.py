@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError, Future
-from types import TracebackType
 from typing import Any, Self
 
 import grpc
@@ -138,12 +137,7 @@ class ChannelServer:
             raise self.error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stop()
 
     def _stop(self) -> None:

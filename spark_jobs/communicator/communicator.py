@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -125,12 +124,7 @@ class Communicator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

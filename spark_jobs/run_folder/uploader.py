@@ -12,7 +12,6 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from search.values import is_unicode
@@ -81,12 +80,7 @@ class Uploader:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End the thread; files that were not uploaded stay here."""
         self.stop()
         self._thread.join()

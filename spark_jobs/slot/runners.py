@@ -11,7 +11,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import IO, Protocol, Self
 
 import psutil
@@ -71,12 +70,7 @@ class TrialRunner(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
 
 class InProcessRunner:

@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Self
 
 from search.trial import Outcome
@@ -73,12 +72,7 @@ class WatchedRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Do nothing: nothing was started."""
 
     def stop(self, trial: int, reason: str) -> None:

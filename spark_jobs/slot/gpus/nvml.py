@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 GIB = 1 << 30
@@ -70,12 +69,7 @@ class Gpus:
                 with contextlib.suppress(pynvml.NVMLError):
                     self._handles[address] = _handle(address)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._handles = {}
         if self._initialized:
             import pynvml
