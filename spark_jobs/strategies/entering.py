@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.codistillation.codistillation import codistillation
 from spark_jobs.strategies.downpour.downpour import downpour
 from spark_jobs.strategies.mirrored.mirrored import mirrored
 from spark_jobs.strategies.on_jax.on_jax import on_jax
 from spark_jobs.strategies.settings import Codistillation, Downpour, Jax, Strategy
-
-if TYPE_CHECKING:
-    from spark_jobs.communicator.communicator import Communicator
 
 
 def entered(

@@ -6,18 +6,16 @@ import contextlib
 import inspect
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from search.errors import InvalidArgument, shown
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.codistillation.cross_entropy import cross_entropy_of
 from spark_jobs.strategies.codistillation.teachers import Teachers
 from spark_jobs.strategies.fits import changed_fit
 from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Codistillation
 from spark_jobs.strategies.steps import Steps, is_due
-
-if TYPE_CHECKING:
-    from spark_jobs.communicator.communicator import Communicator
 
 
 def codistillation(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from search.errors import InvalidArgument, shown
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.codistillation.cross_entropy import CrossEntropy
 from spark_jobs.strategies.settings import Codistillation
 from spark_jobs.strategies.weights import assign, flat, reals
-
-if TYPE_CHECKING:
-    from spark_jobs.communicator.communicator import Communicator
 
 
 class Teachers:

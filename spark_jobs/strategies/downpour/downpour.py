@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from search.errors import InvalidArgument, shown
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.downpour.exchange import callbacks_of
 from spark_jobs.strategies.fits import changed_fit
 from spark_jobs.strategies.settings import Downpour
-
-if TYPE_CHECKING:
-    from spark_jobs.communicator.communicator import Communicator
 
 
 def downpour(

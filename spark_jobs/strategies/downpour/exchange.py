@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.downpour.finish import Finish
 from spark_jobs.strategies.downpour.measured import Measured
 from spark_jobs.strategies.downpour.rules import add, rule_of
 from spark_jobs.strategies.settings import Downpour
 from spark_jobs.strategies.steps import Steps, is_due
 from spark_jobs.strategies.weights import Vector, assign, flat, reals, sendable
-
-if TYPE_CHECKING:
-    from spark_jobs.communicator.communicator import Communicator
 
 Logs = MutableMapping[str, Any] | None
 

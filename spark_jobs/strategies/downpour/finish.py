@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spark_jobs.communicator.arrays import Array
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.downpour.rules import add
-
-if TYPE_CHECKING:
-    from spark_jobs.communicator.arrays import Array
-    from spark_jobs.communicator.communicator import Communicator
 
 _PAUSE = 0.05  # seconds between two looks at who has finished
 

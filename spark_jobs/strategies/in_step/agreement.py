@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.strategies.collectives import Collectives
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.in_step.slow_worker import Lags
 
 
-def agreement(keras: Any, collectives: Collectives, lags: Lags | None = None) -> Any:
+def agreement(keras: Any, collectives: Communicator, lags: Lags | None = None) -> Any:
     """Return a Keras callback that ends `fit` on all workers if another callback does on one.
 
     A worker that left alone would not take part in the operations of the next step, for which the

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.communicator.membership import MembersDisagree
-from spark_jobs.strategies.collectives import Collectives
 
 _PATIENCE = 10.0  # seconds for which rank 0 waits at its end
 
 
 def leave_together(
-    rank: int, collectives: Collectives, then: Callable[[], object] = lambda: None
+    rank: int, collectives: Communicator, then: Callable[[], object] = lambda: None
 ) -> None:
     """Wait for the other workers, so that the end of a process is no error in another one.
 

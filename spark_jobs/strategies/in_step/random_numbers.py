@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.strategies.collectives import Collectives
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.replacing import replaced
 
 
@@ -37,7 +37,7 @@ class SharedNumbers:
         return self._numbers.getrandbits(bits)
 
 
-def share_random_numbers(collectives: Collectives, repeat: Callable[[], int]) -> SharedNumbers:
+def share_random_numbers(collectives: Communicator, repeat: Callable[[], int]) -> SharedNumbers:
     """Seed `random` and numpy alike in all workers; return a further source of equal numbers.
 
     Args:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from search.errors import InvalidArgument
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.import_hooks import when_imported
-from spark_jobs.strategies.collectives import Collectives
 from spark_jobs.strategies.fits import with_ours
 from spark_jobs.strategies.in_step.agreement import agreement
 from spark_jobs.strategies.in_step.slow_worker import Lags
@@ -37,7 +37,7 @@ Correction = tuple[Any, str, Callable[..., Any]]
 
 
 @contextlib.contextmanager
-def corrected_fit(strategy: Any, collectives: Collectives, lags: Lags) -> Iterator[None]:
+def corrected_fit(strategy: Any, collectives: Communicator, lags: Lags) -> Iterator[None]:
     """Let `model.fit` run on all workers during the block, which may import Keras.
 
     Args:
@@ -144,7 +144,7 @@ def _keep_metrics_of_steps(trainer: ModuleType, strategy: Any) -> Correction:
     return trainer, "reduce_per_replica", reduce_per_replica
 
 
-def _average_metrics_of_epochs(trainer: ModuleType, collectives: Collectives) -> Correction:
+def _average_metrics_of_epochs(trainer: ModuleType, collectives: Communicator) -> Correction:
     """Average what a user's own `train_step` returns, at the end of an epoch.
 
     Else callbacks that use the logs, such as EarlyStopping, would decide differently per worker.
@@ -169,7 +169,7 @@ def _average_metrics_of_epochs(trainer: ModuleType, collectives: Collectives) ->
     return trainer.TensorFlowTrainer, "_get_metrics_result_or_logs", get_metrics_result_or_logs
 
 
-def _reset_metrics_together(trainer: ModuleType, collectives: Collectives) -> Correction:
+def _reset_metrics_together(trainer: ModuleType, collectives: Communicator) -> Correction:
     """Note the begin of an epoch, since TensorFlow waits for all workers as it resets metrics."""
     original = trainer.TensorFlowTrainer.reset_metrics
 
@@ -260,7 +260,7 @@ def _replica_of(tf: Any, strategy: Any) -> Any:
 
 
 def _agree_in_fit(
-    trainer: ModuleType, strategy: Any, collectives: Collectives, lags: Lags
+    trainer: ModuleType, strategy: Any, collectives: Communicator, lags: Lags
 ) -> Correction:
     """Let all workers leave `fit` together, and warn of results that depend on their number."""
     import keras

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from search.errors import InvalidArgument
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.installed import is_installed
-from spark_jobs.strategies.collectives import Collectives
 from spark_jobs.strategies.in_step.leaving import leave_together
 from spark_jobs.strategies.in_step.random_numbers import share_random_numbers, shuffled_alike
 from spark_jobs.strategies.in_step.slow_worker import Lags
@@ -31,7 +31,7 @@ def mirrored(
     *,
     rank: int,
     members: Sequence[str],
-    collectives: Collectives,
+    collectives: Communicator,
     repeat: Callable[[], int] = int,
 ) -> Iterator[None]:
     """Run the block in the scope of the strategy, as one of several workers.

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from search.errors import InvalidArgument, shown
+from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.import_hooks import when_imported
 from spark_jobs.installed import is_installed
-from spark_jobs.strategies.collectives import Collectives
 from spark_jobs.strategies.fits import around_fits
 from spark_jobs.strategies.in_step.agreement import agreement
 from spark_jobs.strategies.in_step.leaving import leave_together
@@ -32,7 +32,7 @@ def on_jax(
     *,
     rank: int,
     members: Sequence[str],
-    collectives: Collectives,
+    collectives: Communicator,
     repeat: Callable[[], int] = int,
 ) -> Iterator[None]:
     """Let Keras distribute the models of a block over the devices of all workers.
