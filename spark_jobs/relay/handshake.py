@@ -14,7 +14,8 @@ import os
 import secrets
 from typing import Literal
 
-from spark_jobs.relay.packets import Packets, packed, read_packet
+from spark_jobs.relay.packets import Packets, read_packet
+from spark_jobs.trial.frames import frame
 from spark_jobs.warm.executor import left
 
 NONCE = 32
@@ -81,7 +82,7 @@ async def greet_slot(
     nonces = theirs + secrets.token_bytes(NONCE)
     if len(theirs) != NONCE:
         raise NotOfRun("no nonce")
-    writer.write(packed(nonces[NONCE:] + proof(token, "relay", nonces, slot)))
+    writer.write(frame(nonces[NONCE:] + proof(token, "relay", nonces, slot)))
     given = await read_packet(reader, _PROOF)
     if not hmac.compare_digest(given, proof(token, "slot", nonces, slot)):
         raise NotOfRun("its process does not have the run's token")

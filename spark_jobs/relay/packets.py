@@ -14,6 +14,7 @@ import socket
 import time
 
 from spark_jobs.channel.joined_calls import LARGEST_FRAME
+from spark_jobs.trial.frames import frame
 
 REACHED = b"reached"
 """The relay's packet to a slot of the run whose calls it passes on."""
@@ -27,11 +28,6 @@ _PIECE = 1 << 16  # bytes
 
 class PacketTooLarge(Exception):
     """A packet is longer than any that belongs here."""
-
-
-def packed(content: bytes) -> bytes:
-    """Return a packet."""
-    return len(content).to_bytes(_HEAD, "big") + content
 
 
 async def read_packet(reader: asyncio.StreamReader, largest: int = LARGEST_FRAME) -> bytes:
@@ -80,7 +76,7 @@ class Packets:
             OSError: It was not sent, also `TimeoutError`.
         """
         self._connection.settimeout(seconds)
-        self._connection.sendall(packed(content))
+        self._connection.sendall(frame(content))
 
     def receive(self, seconds: float) -> bytes | None:
         """Return the content of the next packet; None if it does not come in time.

@@ -24,10 +24,10 @@ from spark_jobs.channel.grpc_channel import JOINED, Address, client_options, cre
 from spark_jobs.channel.joined_calls import MOST_CALLS, Answered, Asking, Called
 from spark_jobs.messages import ProtocolError
 from spark_jobs.relay.handshake import greet_slot
-from spark_jobs.relay.packets import REACHED, UNREACHED, PacketTooLarge, packed, read_packet
+from spark_jobs.relay.packets import REACHED, UNREACHED, PacketTooLarge, read_packet
+from spark_jobs.trial.frames import frame
 from spark_jobs.warm.executor import BACKLOG
-from spark_jobs.warm.packets import credentials_of as peer_of
-from spark_jobs.warm.packets import is_of_user, process_of
+from spark_jobs.warm.packets import peer_of
 
 # From Python 3.13 on a server would look for its socket by the path of the slot that has bound it.
 _KEEPS_SOCKET: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
@@ -108,7 +108,7 @@ class Relay:
                 if self._reached.exception() is not None:
                     return
                 reached = self._reached.result()
-                writer.write(packed(REACHED if reached else UNREACHED))
+                writer.write(frame(REACHED if reached else UNREACHED))
                 if reached:
                     await self._pass_on_calls(reader, writer)
                 await writer.drain()
@@ -132,9 +132,9 @@ class Relay:
             OSError: It has not shown so in time, see `greet_slot`.
         """
         peer = peer_of(writer.get_extra_info("socket"))
-        if not is_of_user(peer, os.getuid()):
+        if peer.user != os.getuid():
             raise PermissionError("another user")
-        greeting = greet_slot(reader, writer, self._token, process_of(peer))
+        greeting = greet_slot(reader, writer, self._token, peer.process)
         await asyncio.wait_for(greeting, time_limits.RELAY_ANSWER)
 
     async def _pass_on_calls(
@@ -146,7 +146,7 @@ class Relay:
             while True:
                 packet = await read_packet(reader)
                 if not packet:
-                    writer.write(packed(b""))
+                    writer.write(frame(b""))
                 elif call is not None and not call.done():
                     raise ProtocolError("a second call during the first one")
                 else:
@@ -157,7 +157,7 @@ class Relay:
 
     async def _pass_on(self, called: Called, writer: asyncio.StreamWriter) -> None:
         answered: Answered = await self._asking.ask(called.call, called.message, called.key)
-        writer.write(packed(_ENCODER.encode(answered)))
+        writer.write(frame(_ENCODER.encode(answered)))
 
 
 async def _is_reached(channel: grpc.aio.Channel) -> bool:

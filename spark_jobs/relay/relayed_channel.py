@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hmac
 import os
 import socket
 import subprocess
@@ -12,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Self
 
 import msgspec
 
@@ -30,11 +28,13 @@ from spark_jobs.channel.joined_calls import Answered, Called
 from spark_jobs.messages import LARGEST_MESSAGE, encode
 from spark_jobs.relay.handshake import greet_relay
 from spark_jobs.relay.packets import REACHED, Packets
-from spark_jobs.warm.executor import Executor, SharedSocket, connect, executor_here, left
+from spark_jobs.warm.executor import Executor, SharedSocket, connect, left
 from spark_jobs.zygote.shared_import import zygote_environment
 
+FOLDER = "experiment-relay"
+"""The folder of relays' sockets, in Spark's folder of the executor."""
+
 _START = "spark_jobs.relay.start"
-_FOLDER = "experiment-relay"
 _CUT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 _PASSED_ON = 40.0  # seconds after which a call has reached the driver; gRPC needs 20 to give up
 _TRIES = 2  # the socket of a relay that was just killed may still take a connection
@@ -208,72 +208,52 @@ def _answer(answered: Answered) -> tuple[bytes, str]:
     return answered.answer, answered.key
 
 
-class Relays:
-    """The relays of an executor, one for each run.
+def relayed_channel(executor: Executor, address: Address, slot: str) -> RelayedChannel | None:
+    """Return a slot's channel through its run's relay, which is started if there is none.
+
+    This process must not be a subreaper: it would inherit the relay.
 
     Args:
-        executor: The executor.
+        executor: The slot's executor.
+        address: The driver's address.
+        slot: The slot's name.
+
+    Returns:
+        None if there is no relay that reaches the driver.
     """
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-
-    @classmethod
-    def here(cls) -> Self | None:
-        """Return the relays of this slot's executor; None if it cannot have any."""
-        executor = executor_here(_FOLDER)
-        return None if executor is None else cls(executor)
-
-    def channel(self, address: Address, slot: str) -> RelayedChannel | None:
-        """Return a slot's channel through its run's relay, which is started if there is none.
-
-        This process must not be a subreaper: it would inherit the relay.
-
-        Args:
-            address: The driver's address.
-            slot: The slot's name.
-
-        Returns:
-            None if there is no relay that reaches the driver.
-        """
-        until = time.monotonic() + time_limits.RELAY_STARTS
-        connected = functools.partial(self._connected, address, until)
-        for _ in range(_TRIES):
-            try:
-                return RelayedChannel(address, slot, connected)
-            except RelayLost as lost:
-                print(f"no relay: {lost}", file=sys.stderr)
-        return None
-
-    def _connected(self, address: Address, until: float) -> Packets:
-        """Return a connection whose relay has shown and seen a proof of the run's token.
-
-        Raises:
-            RelayLost: There is none.
-        """
-        name = functools.partial(_name, address)
-        start = functools.partial(_start, address, until)
-        with contextlib.ExitStack() as connecting:
-            try:
-                connection = connect(
-                    self._executor, name, start, kind=socket.SOCK_STREAM, until=until
-                )
-                packets = connecting.enter_context(contextlib.closing(Packets(connection)))
-                greet_relay(packets, address.token, until)
-                answer = packets.receive(left(until))
-            except (OSError, subprocess.SubprocessError) as error:
-                raise RelayLost(str(error) or type(error).__name__) from None
-            if answer is None:
-                raise RelayLost("it does not say in time whether it reaches the driver")
-            if answer != REACHED:
-                raise RelayLost("it does not reach the driver")
-            connecting.pop_all()
-            return packets
+    until = time.monotonic() + time_limits.RELAY_STARTS
+    connected = functools.partial(_connected, executor, address, until)
+    for _ in range(_TRIES):
+        try:
+            return RelayedChannel(address, slot, connected)
+        except RelayLost as lost:
+            print(f"no relay: {lost}", file=sys.stderr)
+    return None
 
 
-def _name(address: Address, salt: bytes) -> str:
-    """Return the name of the socket of a run's relay, which tells nothing about the run."""
-    return hmac.new(salt, address.token.encode(), "sha256").hexdigest()[:32]
+def _connected(executor: Executor, address: Address, until: float) -> Packets:
+    """Return a connection whose relay has shown and seen a proof of the run's token.
+
+    Raises:
+        RelayLost: There is none.
+    """
+    token, start = address.token, functools.partial(_start, address, until)
+    with contextlib.ExitStack() as connecting:
+        try:
+            connection = connect(
+                executor, token.encode(), start, kind=socket.SOCK_STREAM, until=until
+            )
+            packets = connecting.enter_context(contextlib.closing(Packets(connection)))
+            greet_relay(packets, token, until)
+            answer = packets.receive(left(until))
+        except (OSError, subprocess.SubprocessError) as error:
+            raise RelayLost(str(error) or type(error).__name__) from None
+        if answer is None:
+            raise RelayLost("it does not say in time whether it reaches the driver")
+        if answer != REACHED:
+            raise RelayLost("it does not reach the driver")
+        connecting.pop_all()
+        return packets
 
 
 def _start(address: Address, until: float, shared: SharedSocket) -> None:

@@ -15,7 +15,7 @@ from spark_jobs.channel.exchange import ChannelLost, ChannelRefused, SlotChannel
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.handover import Lent
 from spark_jobs.messages import Attempt, Hello, SlotId
-from spark_jobs.relay.relayed_channel import Relays
+from spark_jobs.relay.relayed_channel import FOLDER, relayed_channel
 from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.config import SlotConfig
 from spark_jobs.slot.driver_watch import Abandoned, DriverWatch
@@ -30,6 +30,7 @@ from spark_jobs.slot.runners import InProcessRunner, ProcessRunner, TrialRunner
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.precision import why_slow
 from spark_jobs.warm.asking import warm_here
+from spark_jobs.warm.executor import executor_here
 from spark_jobs.zygote.link import RunnerBroken
 
 
@@ -83,8 +84,8 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> Non
     )
     assigned = bool(gpus) or config.spark_assigns_gpus
     host = host_name()
-    relays = Relays.here() if config.relayed else None
-    relayed = None if relays is None else relays.channel(config.address, slot)
+    executor = executor_here(FOLDER) if config.relayed else None
+    relayed = None if executor is None else relayed_channel(executor, config.address, slot)
     channel, detour = (
         (relayed, "") if relayed else connect(config.address, slot, host, program.data.hadoop)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hmac
 import json
 import os
 import signal
@@ -46,13 +45,11 @@ class Warm:
     """Where the slots of an executor find their keepers.
 
     Attributes:
-        folder: The folder of their sockets, of mode 0700; created if it is missing.
-        jvm: The process id of the executor's JVM, with which they end.
+        executor: The executor, with whose JVM they end.
         seconds: Seconds for which they stay without a zygote.
     """
 
-    folder: Path
-    jvm: int
+    executor: Executor
     seconds: float
 
 
@@ -70,13 +67,10 @@ class Imports:
     modules: tuple[str, ...]
     environment: Mapping[str, str]
 
-    def key(self, salt: bytes) -> str:
-        """Return a name that differs where the resulting zygotes may differ, for one executor.
+    def identity(self) -> bytes:
+        """Return bytes that differ where the resulting zygotes may differ. Secret: the environment.
 
-        It covers all that a process inherits from its slot, rather than what is known to matter.
-
-        Args:
-            salt: Keeps users who see the name from guessing what is in the environment.
+        They cover all that a process inherits from its slot, rather than what is known to matter.
         """
         parts = (
             sys.executable,
@@ -87,7 +81,7 @@ class Imports:
             sorted(self.environment.items()),
             _inherited_state(),
         )
-        return hmac.new(salt, json.dumps(parts).encode(), "sha256").hexdigest()[:32]
+        return json.dumps(parts).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +101,14 @@ class Forked:
 
 
 def warm_here(seconds: float) -> Warm | None:
-    """Return where this slot finds its keepers; None if it does without.
+    """Return where this slot finds its keepers; None without keepers.
 
     Args:
         seconds: Seconds for which keepers stay without a zygote; 0 to do without.
     """
     if not seconds or (executor := executor_here("experiment-warm")) is None:
         return None
-    return Warm(executor.folder, executor.jvm, seconds)
+    return Warm(executor, seconds)
 
 
 def kept_commands(warm: Warm, importer: str) -> Iterator[list[str]]:
@@ -127,7 +121,7 @@ def kept_commands(warm: Warm, importer: str) -> Iterator[list[str]]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # it has ended
             words = process.cmdline()
-            mine = str(warm.folder) in (str(Path(word).parent) for word in words)
+            mine = str(warm.executor.folder) in (str(Path(word).parent) for word in words)
             of_keeper = mine and keeper.__name__ in words and importer in words
             # A keeper may have no importer left, and stay because it remembers why.
             if of_keeper and any(importer in child.cmdline() for child in process.children()):
@@ -160,7 +154,7 @@ def ask(warm: Warm, imports: Imports, descriptors: Sequence[int], until: float) 
         warm: Where keepers are.
         imports: What the zygote has imported.
         descriptors: The zygote's control socket, lifeline and log, which stay open here.
-        until: When to do without, by `time.monotonic`.
+        until: When to give up, by `time.monotonic`.
 
     Raises:
         KeeperEnded: There may be one from another keeper.
@@ -205,8 +199,9 @@ def _ask(
 
 def _connect(warm: Warm, imports: Imports, until: float) -> socket.socket:
     start = functools.partial(_start_keeper, warm, imports, until)
-    executor = Executor(warm.folder, warm.jvm)
-    return connect(executor, imports.key, start, kind=socket.SOCK_SEQPACKET, until=until)
+    return connect(
+        warm.executor, imports.identity(), start, kind=socket.SOCK_SEQPACKET, until=until
+    )
 
 
 def _start_keeper(warm: Warm, imports: Imports, until: float, shared: SharedSocket) -> None:

@@ -1,4 +1,4 @@
-"""What the slots of an executor find together: its folder, its JVM, and sockets of processes there.
+"""What the slots of an executor share: a folder, the JVM, and sockets of processes.
 
 The first slot starts such a process, and the others connect to its socket. The folder belongs to
 the user and has mode 0700; both sides ask the kernel for the user of the other one. It uses the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hmac
 import os
 import socket
 import stat
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from spark_jobs.warm.packets import credentials_of, is_of_user
+from spark_jobs.warm.packets import peer_of
 
 BACKLOG = 256
 """Maximum connections that wait in the queue of such a socket."""
@@ -89,7 +90,7 @@ def _jvm_above() -> int | None:
 
 def connect(
     executor: Executor,
-    name: Callable[[bytes], str],
+    identity: bytes,
     start: Callable[[SharedSocket], None],
     *,
     kind: socket.SocketKind,
@@ -102,7 +103,7 @@ def connect(
 
     Args:
         executor: The executor.
-        name: Returns the socket's name, by random bytes that are kept in the folder.
+        identity: Tells this process apart from others in the folder; see `socket_name`.
         start: Starts the process that serves a socket.
         kind: The kind of the socket.
         until: When to give up, by `time.monotonic`.
@@ -112,7 +113,7 @@ def connect(
             user serves the socket.
     """
     with opened(executor.folder) as folder, _locked_salt(folder, until) as salt:
-        key = name(salt)
+        key = socket_name(identity, salt)
         # A path of its own may be longer than the 107 bytes of a socket's.
         place = f"/proc/self/fd/{folder}/{key}"
         connection = socket.socket(socket.AF_UNIX, kind)
@@ -125,12 +126,22 @@ def connect(
                     os.unlink(key, dir_fd=folder)
                 _serve(executor, key, place, kind, start)
                 _queue(connection, place, until)
-            if not is_of_user(credentials_of(connection), os.getuid()):
+            if peer_of(connection).user != os.getuid():
                 raise PermissionError(f"{executor.folder / key} is served by another user")
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def socket_name(identity: bytes, salt: bytes) -> str:
+    """Return the name of a socket, which tells nothing to other users who see it.
+
+    Args:
+        identity: What the socket is for; it may be secret.
+        salt: Random bytes of the folder, which keep them from guessing it.
+    """
+    return hmac.new(salt, identity, "sha256").hexdigest()[:32]
 
 
 def _queue(connection: socket.socket, place: str, until: float) -> None:
@@ -192,9 +203,9 @@ def opened(folder: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _locked_salt(folder: int, until: float) -> Iterator[bytes]:
-    """Return the salt of a folder, random bytes, and hold its lock.
+    """Yield the salt of a folder, random bytes, while holding its lock.
 
-    For milliseconds, since nobody waits for an import with it.
+    For milliseconds, never during an import.
     """
     file = os.open("salt", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

@@ -36,12 +36,11 @@ from spark_jobs.warm.packets import (
     Answer,
     Request,
     close_all,
-    credentials_of,
-    is_of_user,
+    peer_of,
     receive,
     send,
 )
-from spark_jobs.warm.processes import become_subreaper, kill_children, reap
+from spark_jobs.warm.processes import become_subreaper, kill_children, reap, signal_pidfd
 
 _LEAST_FREE = 0.1  # share of the memory
 _LOOK = 1.0  # seconds between two checks of clock, memory and folder
@@ -177,7 +176,7 @@ class Keeper:
             connection, _ = self._server.accept()
         except OSError:
             return
-        if not is_of_user(credentials_of(connection), os.getuid()):
+        if peer_of(connection).user != os.getuid():
             connection.close()
             return
         connection.setblocking(False)
@@ -218,7 +217,7 @@ class Keeper:
     def _release(self, slot: _Slot) -> None:
         """Let a zygote end whose slot is gone: it notices, unless a trial has stopped it."""
         slot.until = time.monotonic() + time_limits.ZYGOTE_END
-        _signal(slot.pidfd, signal.SIGCONT)
+        signal_pidfd(slot.pidfd, signal.SIGCONT)
 
     def _drop(self, slot: _Slot, answer: Answer | None = None) -> None:
         """Close a connection, after an answer if there is one."""
@@ -284,7 +283,7 @@ class Keeper:
         assert self._link is not None
         for source in (self._link, self._importer_pidfd):
             self._unwatch(source)
-        _signal(self._importer_pidfd, signal.SIGKILL)
+        signal_pidfd(self._importer_pidfd, signal.SIGKILL)
         os.close(self._importer_pidfd)
         self._link.close()
         self._link = None
@@ -322,7 +321,7 @@ class Keeper:
         now = time.monotonic()
         for slot in self._zygotes:
             if now > slot.until:
-                _signal(slot.pidfd, signal.SIGKILL)
+                signal_pidfd(slot.pidfd, signal.SIGKILL)
         if now > self._busy_until:
             limit = time_limits.WARM_IMPORT
             self._lose_importer(f"the process that imports did not answer within {limit:g} s")
@@ -367,11 +366,6 @@ def _inode(path: str) -> int:
         return os.stat(path).st_ino
     except OSError:
         return 0
-
-
-def _signal(pidfd: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(pidfd, number)
 
 
 def _end_all() -> None:

@@ -5,7 +5,6 @@ All sockets are of the kind SOCK_SEQPACKET, which keeps the bounds of packets.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import json
 import os
@@ -13,6 +12,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 FORK = b"fork"
 """The keeper's request to the importer; beside it is what was beside the slot's."""
@@ -26,7 +26,7 @@ DESCRIPTORS = 3
 
 _LARGEST = 1 << 16
 _LONGEST_PROBLEM = 2_000  # characters, so that a packet holds them in any alphabet
-_CREDENTIALS = struct.Struct("3i")  # process, user, group
+_CREDENTIALS = struct.Struct("3i")  # those of `Peer`
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,29 @@ class Answer:
             raise ValueError(f"no answer: {error!r}") from None
 
 
+class Peer(NamedTuple):
+    """The process on the other side of a connection, by the kernel.
+
+    On the side of a server it is the process that has opened the connection.
+
+    Attributes:
+        process: Its id.
+        user: The id of its user.
+        group: The id of its group.
+    """
+
+    process: int
+    user: int
+    group: int
+
+
 def send(link: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
     """Send a packet.
 
     Raises:
         OSError: The other side is gone.
     """
-    beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-    link.sendmsg([data], beside if descriptors else [])
+    socket.send_fds(link, [data], descriptors)
 
 
 def receive(link: socket.socket) -> tuple[bytes, list[int]]:
@@ -122,24 +137,7 @@ def close_all(descriptors: Sequence[int]) -> None:
             os.close(descriptor)
 
 
-def credentials_of(connection: socket.socket) -> bytes:
-    """Return the kernel's credentials of the process on the other side of a connection."""
-    return connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-
-
-def is_of_user(credentials: bytes, user: int) -> bool:
-    """Return whether credentials of the kernel are those of a user.
-
-    Args:
-        credentials: As `credentials_of` returns them.
-        user: The user's id.
-    """
-    return bool(_CREDENTIALS.unpack(credentials)[1] == user)
-
-
-def process_of(credentials: bytes) -> int:
-    """Return the id of the process in credentials of the kernel, as `credentials_of` returns them.
-
-    On the side of a server it is the process that has opened the connection.
-    """
-    return int(_CREDENTIALS.unpack(credentials)[0])
+def peer_of(connection: socket.socket) -> Peer:
+    """Return the process on the other side of a connection."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Peer(*_CREDENTIALS.unpack(data))

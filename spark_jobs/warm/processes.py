@@ -59,6 +59,12 @@ def _children() -> list[int]:
     return found
 
 
+def signal_pidfd(pidfd: int, number: signal.Signals) -> None:
+    """Send a signal to a process, unless it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, number)
+
+
 def reap() -> None:
     """Reap all children of this process that have ended."""
     with contextlib.suppress(ChildProcessError):

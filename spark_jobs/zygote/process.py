@@ -14,6 +14,7 @@ from typing import IO, Protocol
 
 from spark_jobs import time_limits
 from spark_jobs.warm.asking import Imports, Warm, ask
+from spark_jobs.warm.processes import signal_pidfd
 from spark_jobs.zygote import zygote
 from spark_jobs.zygote.shared_import import zygote_environment
 
@@ -32,7 +33,7 @@ class ZygoteProcess(Protocol):
         """Whether someone would end the processes that it leaves when it is killed."""
 
     def kill(self, group: int = 0) -> None:
-        """Send it SIGKILL, unless it has ended, and let the process group of its trial be killed.
+        """Kill it and the process group of its trial, unless they have ended.
 
         Args:
             group: The process group; 0 for none.
@@ -100,7 +101,7 @@ class KeptProcess:
         control: The socket to the slot, of which the zygote gets a copy.
         lifeline: The pipe that shows whether the slot lives; a copy, too.
         log: The file for its output.
-        until: When to do without, by `time.monotonic`.
+        until: When to give up, by `time.monotonic`.
 
     Raises:
         Unavailable: There is no such zygote.
@@ -127,10 +128,10 @@ class KeptProcess:
         return not _is_readable(self._keeper.fileno(), 0)
 
     def kill(self, group: int = 0) -> None:
-        """Send it SIGKILL, unless it has ended; and its trial, unless the keeper does."""
-        self._signal(signal.SIGKILL)
+        """Kill it, unless it has ended, and its trial if the keeper has died."""
+        signal_pidfd(self._pidfd, signal.SIGKILL)
         if self._keeper_has_died():
-            _kill_group(group)  # else the keeper has reaped it, or will, and others get its number
+            _kill_group(group)  # a living keeper does, after which others may get its number
 
     def end(self) -> None:
         """Wait until it has ended and its keeper has ended what it left; kill it if needed.
@@ -140,7 +141,7 @@ class KeptProcess:
         until = time.monotonic() + time_limits.RUNNER_END
         with contextlib.suppress(OSError):  # the keeper is gone
             self._keeper.shutdown(socket.SHUT_WR)
-        self._signal(signal.SIGCONT)  # a trial may have stopped it
+        signal_pidfd(self._pidfd, signal.SIGCONT)  # a trial may have stopped it
         if not _is_readable(self._pidfd, time_limits.ZYGOTE_END):
             self.kill()
         _is_readable(self._keeper.fileno(), until - time.monotonic())
@@ -159,10 +160,6 @@ class KeptProcess:
             return not self._keeper.recv(1, socket.MSG_PEEK)
         except ConnectionError:
             return True
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, number)
 
 
 def _is_readable(descriptor: int, seconds: float) -> bool:

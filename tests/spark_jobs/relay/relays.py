@@ -17,7 +17,7 @@ import psutil
 from spark_jobs.relay.handshake import greet_relay
 from spark_jobs.relay.packets import REACHED, Packets
 from spark_jobs.relay.relay import Relay
-from spark_jobs.relay.relayed_channel import RelayedChannel, RelayLost, Relays
+from spark_jobs.relay.relayed_channel import RelayedChannel, RelayLost, relayed_channel
 from spark_jobs.warm.executor import Executor
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs.slot.test_runners import alive
@@ -81,7 +81,11 @@ class Host:
         (root / "local").mkdir()
         self.jvm = subprocess.Popen(["sleep", "3600"])
         self.folder = root / "local" / "relay"
-        self.relays = Relays(Executor(self.folder, self.jvm.pid))
+        self._executor = Executor(self.folder, self.jvm.pid)
+
+    def channel(self, address, slot):
+        """Return a slot's channel through a relay of this host, if there is one."""
+        return relayed_channel(self._executor, address, slot)
 
     def running(self) -> list[psutil.Process]:
         """Return the relays of this host."""

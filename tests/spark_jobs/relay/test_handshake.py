@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spark_jobs.relay.handshake import NONCE, NotOfRun, greet_relay, greet_slot, proof
-from spark_jobs.relay.packets import Packets, packed
+from spark_jobs.relay.packets import Packets
+from spark_jobs.trial.frames import frame
 
 TOKEN = "0123456789abcdef" * 4
 OTHER = TOKEN[::-1]
@@ -61,7 +62,7 @@ def test_a_slot_refuses_a_relay_without_its_token_and_shows_it_no_proof(token, s
 @pytest.mark.parametrize("answer", [b"", b"x" * NONCE, b"x" * (NONCE + 32), b"reached"])
 def test_a_process_that_took_the_path_gets_a_nonce_only(answer):
     with pair() as (packets, theirs):
-        theirs.sendall(packed(answer))
+        theirs.sendall(frame(answer))
         with pytest.raises(NotOfRun):
             greet(packets)
         packets.close()

@@ -20,8 +20,8 @@ from spark_jobs.channel.exchange import ChannelLost
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.messages import Heard, Stop, Wait
 from spark_jobs.relay.handshake import NONCE
-from spark_jobs.relay.packets import packed
-from spark_jobs.relay.relayed_channel import _name
+from spark_jobs.trial.frames import frame
+from spark_jobs.warm.executor import socket_name
 from tests.spark_jobs.channel.channel_contract import (
     ATTEMPT,
     OUTCOME,
@@ -61,9 +61,7 @@ def host(tmp_path):
 def test_the_slots_of_an_executor_start_one_relay_together(host):
     handler = Working()
     with ChannelServer(LOOPBACK, handler) as server, ThreadPoolExecutor(6) as pool:
-        channels = list(
-            pool.map(lambda n: host.relays.channel(server.address, f"1.{n}.0"), range(6))
-        )
+        channels = list(pool.map(lambda n: host.channel(server.address, f"1.{n}.0"), range(6)))
         (relay,) = host.running()
         assert all(channel.next() == ATTEMPT for channel in channels)
         assert all(channel.is_relayed for channel in channels)
@@ -80,8 +78,8 @@ def test_each_run_has_a_relay_of_its_own(host):
     first, second = Script(ATTEMPT), Script(Stop())
     with ChannelServer(LOOPBACK, first) as one, ChannelServer(LOOPBACK, second) as two:
         with (
-            host.relays.channel(one.address, "1.0.0") as a,
-            host.relays.channel(two.address, "1.0.0") as b,
+            host.channel(one.address, "1.0.0") as a,
+            host.channel(two.address, "1.0.0") as b,
         ):
             assert len(host.running()) == 2
             assert (a.next(), b.next()) == (ATTEMPT, None)
@@ -94,7 +92,7 @@ def test_slots_of_a_relay_that_is_lost_go_on_by_themselves(host, monkeypatch, en
     handler = WorksLater()
     with (
         ChannelServer(LOOPBACK, handler) as server,
-        host.relays.channel(server.address, "1.0.0") as slot,
+        host.channel(server.address, "1.0.0") as slot,
         ThreadPoolExecutor() as pool,
     ):
         answer = pool.submit(slot.next, 2, OUTCOME)
@@ -114,7 +112,7 @@ def test_slots_of_a_relay_that_is_lost_go_on_by_themselves(host, monkeypatch, en
 def test_calls_of_a_relay_that_died_wait_at_the_driver_no_more(host):
     """Else the driver would give them trials."""
     with ChannelServer(LOOPBACK, WorksLater()) as server, ThreadPoolExecutor() as pool:
-        with host.relays.channel(server.address, "1.0.0") as slot:
+        with host.channel(server.address, "1.0.0") as slot:
             lines = server._exchange._lines
             answer = pool.submit(slot.next)
             wait_until(lambda: lines)
@@ -127,12 +125,12 @@ def test_calls_of_a_relay_that_died_wait_at_the_driver_no_more(host):
 
 def test_a_relay_that_died_is_replaced_for_later_slots(host):
     with ChannelServer(LOOPBACK, Working()) as server:
-        with host.relays.channel(server.address, "1.0.0") as slot:
+        with host.channel(server.address, "1.0.0") as slot:
             assert slot.next() == ATTEMPT
             (relay,) = host.running()
             relay.kill()
             wait_until(lambda: not host.running())
-            with host.relays.channel(server.address, "1.1.0") as other:
+            with host.channel(server.address, "1.1.0") as other:
                 assert (slot.next(), other.next()) == (ATTEMPT, ATTEMPT)
                 assert (slot.is_relayed, other.is_relayed) == (False, True)
 
@@ -140,7 +138,7 @@ def test_a_relay_that_died_is_replaced_for_later_slots(host):
 def test_a_relay_ends_with_the_jvm(host):
     with (
         ChannelServer(LOOPBACK, Working()) as server,
-        host.relays.channel(server.address, "1.0.0") as slot,
+        host.channel(server.address, "1.0.0") as slot,
     ):
         assert slot.next() == ATTEMPT
         host.jvm.kill()
@@ -158,7 +156,7 @@ def test_a_relay_stays_when_the_slot_that_started_it_was_killed(host):
             first.stdin.write(msgspec.json.encode(server.address) + b"\n")
             first.stdin.flush()
             assert first.stdout.readline() == b"ready\n"
-            with host.relays.channel(server.address, "1.1.0") as slot:
+            with host.channel(server.address, "1.1.0") as slot:
                 (relay,) = host.running()
                 os.killpg(first.pid, signal.SIGKILL)
                 first.wait()
@@ -171,11 +169,11 @@ _STARTS = """
 import sys, msgspec
 from pathlib import Path
 from spark_jobs.channel.grpc_channel import Address
-from spark_jobs.relay.relayed_channel import Relays
+from spark_jobs.relay.relayed_channel import relayed_channel
 from spark_jobs.warm.executor import Executor
 address = msgspec.json.decode(sys.stdin.readline(), type=Address)
-relays = Relays(Executor(Path(sys.argv[1]), int(sys.argv[2])))
-with relays.channel(address, "1.0.0"):
+executor = Executor(Path(sys.argv[1]), int(sys.argv[2]))
+with relayed_channel(executor, address, "1.0.0"):
     print("ready", flush=True)
     sys.stdin.read()
 """
@@ -185,14 +183,14 @@ def test_there_is_no_relay_where_the_driver_is_not_reached(host, monkeypatch, ca
     with ChannelServer(LOOPBACK, Working()) as server:
         address = server.address
     monkeypatch.setattr(time_limits, "RELAY_STARTS", 15.0)
-    assert host.relays.channel(address, "1.0.0") is None
+    assert host.channel(address, "1.0.0") is None
     assert "no relay: it does not reach the driver" in capfd.readouterr().err
 
 
 def test_there_is_no_relay_in_a_folder_that_others_can_enter(host):
     host.folder.mkdir(mode=0o755)
     with ChannelServer(LOOPBACK, Working()) as server:
-        assert host.relays.channel(server.address, "1.0.0") is None
+        assert host.channel(server.address, "1.0.0") is None
     assert not host.running()
 
 
@@ -207,19 +205,19 @@ def test_a_process_that_took_the_path_of_a_relay_learns_nothing(host):
             while True:
                 connection, _ = server.accept()
                 with connection:
-                    connection.sendall(packed(b"x" * 64))
+                    connection.sendall(frame(b"x" * 64))
                     while data := connection.recv(1_000):
                         heard.append(data)
 
     with ChannelServer(LOOPBACK, Working()) as server, socket.socket(socket.AF_UNIX) as taken:
         folder = os.open(host.folder, os.O_RDONLY)
         # The whole path may be too long for a socket.
-        taken.bind(f"/proc/self/fd/{folder}/{_name(server.address, salt)}")
+        taken.bind(f"/proc/self/fd/{folder}/{socket_name(server.address.token.encode(), salt)}")
         os.close(folder)
         taken.listen()
         thread = threading.Thread(target=listen, args=[taken])
         thread.start()
-        assert host.relays.channel(server.address, "1.0.0") is None
+        assert host.channel(server.address, "1.0.0") is None
         taken.shutdown(socket.SHUT_RDWR)
         thread.join()
     assert heard
@@ -229,21 +227,21 @@ def test_a_process_that_took_the_path_of_a_relay_learns_nothing(host):
 def test_a_slot_is_not_passed_on_by_a_process_that_only_owns_the_socket(host):
     """It gets no answer to its nonce, and connects to the driver itself."""
     with ChannelServer(LOOPBACK, Working()) as server:
-        with host.relays.channel(server.address, "1.0.0"):
+        with host.channel(server.address, "1.0.0"):
             (relay,) = host.running()
             relay.suspend()
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(time_limits, "RELAY_STARTS", 0.5)
-                assert host.relays.channel(server.address, "1.1.0") is None
+                assert host.channel(server.address, "1.1.0") is None
             relay.resume()
-            with host.relays.channel(server.address, "1.2.0") as slot:
+            with host.channel(server.address, "1.2.0") as slot:
                 assert slot.next() == ATTEMPT
 
 
 def test_after_the_driver_died_relays_end_with_their_slots(host):
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(ChannelServer(LOOPBACK, Working()))
-        slot = host.relays.channel(server.address, "1.0.0")
+        slot = host.channel(server.address, "1.0.0")
         assert slot.next() == ATTEMPT
         stack.close()
         with pytest.raises(ChannelLost):

@@ -18,8 +18,9 @@ from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.channel.joined_calls import Called, encode_calls
 from spark_jobs.messages import Heard, Hello, Next, Stop, Wait, encode
 from spark_jobs.relay import relay as relay_module
-from spark_jobs.relay.packets import LARGEST_FRAME, Packets, packed
+from spark_jobs.relay.packets import LARGEST_FRAME, Packets
 from spark_jobs.relay.relayed_channel import Outage, RelayLost
+from spark_jobs.trial.frames import frame
 from tests.proxy import Proxy
 from tests.spark_jobs.channel.channel_contract import (
     ATTEMPT,
@@ -161,9 +162,9 @@ def test_a_wrong_token_is_refused():
     "sent",
     [
         (LARGEST_FRAME + 1).to_bytes(4, "big"),
-        packed(b"nonsense"),
-        packed(msgspec.msgpack.encode([1, "Other", "0" * 32, b"{}"])),
-        packed(msgspec.msgpack.encode(called(0, encode(Next("1.1.0"))))) * 2,
+        frame(b"nonsense"),
+        frame(msgspec.msgpack.encode([1, "Other", "0" * 32, b"{}"])),
+        frame(msgspec.msgpack.encode(called(0, encode(Next("1.1.0"))))) * 2,
     ],
     ids=["too long", "no call", "another call", "two at once"],
 )
@@ -238,7 +239,7 @@ def test_frames_that_are_none_end_the_stream_only():
 def test_packets_arrive_whole_however_they_are_cut(pieces):
     ours, theirs = socket.socketpair()
     with contextlib.closing(Packets(ours)) as packets, theirs:
-        data = b"".join(map(packed, pieces))
+        data = b"".join(map(frame, pieces))
         assert packets.receive(0.0) is None
         with ThreadPoolExecutor() as pool:
             sending = pool.submit(

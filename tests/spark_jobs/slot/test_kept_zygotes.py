@@ -14,6 +14,7 @@ import pytest
 from spark_jobs import time_limits
 from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.warm.asking import KeeperEnded, Warm
+from spark_jobs.warm.executor import Executor
 from spark_jobs.zygote import process as zygote_process
 from spark_jobs.zygote.process import KeptProcess, OwnProcess
 from tests.experiment.waiting import alive, wait_until
@@ -69,7 +70,7 @@ class TestKept(test_runners.TestForked):
         **settings,
     ):
         made = program(function, key, preload=preload, **settings)
-        warm = Warm(cls.warm_folder, cls.jvm, 300.0)
+        warm = Warm(Executor(cls.warm_folder, cls.jvm), 300.0)
         kind = KeptRunner if kept else ProcessRunner
         return kind(made, environment, timeout, grace, warm=warm)
 
@@ -157,7 +158,7 @@ class TestKept(test_runners.TestForked):
         (tmp_path / "runs_an_op.py").write_text("import tensorflow; tensorflow.constant(1.0)")
         monkeypatch.syspath_prepend(str(tmp_path))
         made = program(functions.train_with_tensorflow, preload=("tensorflow", "runs_an_op"))
-        warm = Warm(self.warm_folder, self.jvm, 300.0)
+        warm = Warm(Executor(self.warm_folder, self.jvm), 300.0)
         with ProcessRunner(made, timeout=120.0, warm=warm) as runner:
             assert isinstance(runner._zygote.process, OwnProcess)
             assert "op at import" in runner.warnings[0]

@@ -17,6 +17,7 @@ import psutil
 
 from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.warm.asking import Warm
+from spark_jobs.warm.executor import Executor
 from spark_jobs.zygote.process import KeptProcess
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs import train_functions
@@ -168,7 +169,7 @@ def serve(folder: str, jvm: str, root: str, settings: str) -> None:
         settings: As JSON: `preload`, `seconds` of keepers, `environment` of trials.
     """
     given = json.loads(settings)
-    warm = Warm(Path(folder), int(jvm), given.get("seconds", 300.0))
+    warm = Warm(Executor(Path(folder), int(jvm)), given.get("seconds", 300.0))
     made = program(call, preload=tuple(given.get("preload", ("json",))))
     with ProcessRunner(made, given.get("environment"), warm=warm) as runner:
         process = runner._zygote.process

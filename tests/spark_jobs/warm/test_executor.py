@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spark_jobs.warm.executor import Executor, connect
+from spark_jobs.warm.executor import Executor, connect, socket_name
 
 _LONG = 60.0
+_SALT = bytes(range(32))
 
 
 @pytest.fixture(params=[socket.SOCK_STREAM, socket.SOCK_SEQPACKET], ids=["stream", "packets"])
@@ -20,23 +21,26 @@ def kind(request):
 
 
 @pytest.fixture
-def busy(tmp_path, kind):
+def busy(tmp_path, kind, monkeypatch):
     """A server whose queue is full, and how to connect to it."""
     executor = Executor(tmp_path / "shared", os.getpid())
     executor.folder.mkdir(mode=0o700)
+    (executor.folder / "salt").write_bytes(_SALT)
+    monkeypatch.chdir(executor.folder)  # its path may be too long for a socket
+    name = socket_name(b"this one", _SALT)
 
     def connecting(seconds):
         until = time.monotonic() + seconds
-        return connect(executor, lambda salt: "name", pytest.fail, kind=kind, until=until)
+        return connect(executor, b"this one", pytest.fail, kind=kind, until=until)
 
     with (
         socket.socket(socket.AF_UNIX, kind) as server,
         socket.socket(socket.AF_UNIX, kind) as first,
     ):
-        server.bind(str(executor.folder / "name"))
+        server.bind(name)
         server.listen(0)
         server.settimeout(_LONG)
-        first.connect(str(executor.folder / "name"))
+        first.connect(name)
         yield server, connecting
 
 

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from spark_jobs.warm.asking import Imports, Warm, start
+from spark_jobs.warm.executor import Executor
 from spark_jobs.zygote.shared_import import GUESSED, IMPORTER
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs.slot.test_runners import alive
@@ -279,7 +280,7 @@ def test_the_latest_search_says_how_long_a_keeper_stays(host):
 def test_an_import_that_is_begun_again_stays_for_as_long_as_asked_for_then(host):
     asked = Imports(IMPORTER, ("json", GUESSED), host.environment)
     for seconds in (300.0, 0.0):
-        start(Warm(host.folder, host.jvm.pid, seconds), asked, time.monotonic() + 60)
+        start(Warm(Executor(host.folder, host.jvm.pid), seconds), asked, time.monotonic() + 60)
     wait_until(lambda: not host.keepers())
 
 

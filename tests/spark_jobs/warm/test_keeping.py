@@ -17,8 +17,9 @@ import pytest
 from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.warm import keeper
 from spark_jobs.warm.asking import Imports, Unavailable, Warm, ask, warm_here
+from spark_jobs.warm.executor import Executor, socket_name
 from spark_jobs.warm.keeper import free_memory, is_unwanted
-from spark_jobs.warm.packets import Answer, Request, credentials_of, is_of_user
+from spark_jobs.warm.packets import Answer, Peer, Request, peer_of
 from spark_jobs.zygote import importer, link
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs.slot.test_runners import LIGHT, alive, program
@@ -174,7 +175,7 @@ def test_whatever_may_change_an_import_leads_to_another_one(host):
 
 def test_the_key_covers_what_a_process_inherits(tmp_path, monkeypatch):
     def key(*modules, salt=b"salt", **environment):
-        return Imports(importer.__name__, modules, environment).key(salt)
+        return socket_name(Imports(importer.__name__, modules, environment).identity(), salt)
 
     base = key("json")
     assert key("json") == base
@@ -196,7 +197,7 @@ def test_nothing_is_kept_without_a_jvm_a_folder_or_time(monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/tmp/one,/tmp/two")
     assert warm_here(300.0) is None  # this process is below no JVM
     monkeypatch.setattr("spark_jobs.warm.executor._jvm_above", lambda: 7)
-    assert warm_here(300.0) == Warm(Path("/tmp/one/experiment-warm"), 7, 300.0)
+    assert warm_here(300.0) == Warm(Executor(Path("/tmp/one/experiment-warm"), 7), 300.0)
     assert warm_here(0.0) is None
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
     assert warm_here(300.0) is None
@@ -241,8 +242,7 @@ def test_a_keeper_whose_host_has_no_memory_left_ends(host):
 def test_credentials_name_the_user():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        assert is_of_user(credentials_of(ours), os.getuid())
-        assert not is_of_user(credentials_of(ours), os.getuid() + 1)
+        assert peer_of(ours) == Peer(os.getpid(), os.getuid(), os.getgid())
 
 
 ANOTHER_USER = """
@@ -294,7 +294,7 @@ def test_a_folder_that_others_may_enter_is_not_used(tmp_path, how):
         folder.symlink_to(tmp_path / "real")
     imports = Imports(importer.__name__, ("json",), dict(os.environ))
     with pytest.raises(Unavailable):
-        ask(Warm(folder, os.getpid(), 1.0), imports, (0, 1, 2), time.monotonic() + 60)
+        ask(Warm(Executor(folder, os.getpid()), 1.0), imports, (0, 1, 2), time.monotonic() + 60)
     assert list(folder.iterdir()) == []
 
 
@@ -305,7 +305,9 @@ def test_a_slot_that_hangs_while_it_starts_a_keeper_does_not_block_others(tmp_pa
     with open(folder / "salt", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Unavailable):
-            ask(Warm(folder, os.getpid(), 1.0), imports, (0, 1, 2), time.monotonic() + 0.1)
+            ask(
+                Warm(Executor(folder, os.getpid()), 1.0), imports, (0, 1, 2), time.monotonic() + 0.1
+            )
 
 
 def test_a_slot_does_without_a_keeper_that_does_not_start(tmp_path):
@@ -313,7 +315,12 @@ def test_a_slot_does_without_a_keeper_that_does_not_start(tmp_path):
     environment = dict(os.environ, PYTHONPATH=str(tmp_path))
     imports = Imports(importer.__name__, ("json",), environment)
     with pytest.raises(Unavailable):
-        ask(Warm(tmp_path / "warm", os.getpid(), 1.0), imports, (0, 1, 2), time.monotonic() + 0.5)
+        ask(
+            Warm(Executor(tmp_path / "warm", os.getpid()), 1.0),
+            imports,
+            (0, 1, 2),
+            time.monotonic() + 0.5,
+        )
 
 
 def test_a_slot_without_a_keeper_starts_its_zygote_as_ever(tmp_path, monkeypatch):
