@@ -11,9 +11,8 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from search.errors import InvalidArgument
 from spark_jobs.import_hooks import when_imported
-from spark_jobs.installed import is_installed
+from spark_jobs.strategies.frameworks import check_installed
 from spark_jobs.strategies.replacing import replaced
 
 if TYPE_CHECKING:
@@ -54,11 +53,7 @@ def changed_fit(strategy: str, communicator: Communicator, around: Around) -> It
     Raises:
         InvalidArgument: Keras is not installed.
     """
-    if not is_installed("keras"):
-        got = f"none on the host of worker {communicator.rank}"
-        raise InvalidArgument(
-            "strategy", f"Keras, for {strategy!r}", got, "install it, or use None"
-        )
+    check_installed("keras", "Keras", strategy, communicator.rank)
     if communicator.size == 1:
         yield
         return

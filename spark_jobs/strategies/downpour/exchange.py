@@ -32,6 +32,12 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
         settings: The strategy.
         communicator: The connections of this worker.
     """
+    first = _first(keras, settings, communicator)
+    return first, _last(keras, communicator, first)
+
+
+def _first(keras: Any, settings: Downpour, communicator: Communicator) -> Any:
+    """Return the callback that exchanges weights, once `begin` was called."""
 
     class First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def begin(self) -> None:
@@ -89,6 +95,12 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
                 if self._rounds:
                     self._rounded_off = changed - flat(keras, weights)
 
+    return First()
+
+
+def _last(keras: Any, communicator: Communicator, first: Any) -> Any:
+    """Return the callback that begins and ends the exchange of the first one."""
+
     class Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_train_begin(self, logs: Logs = None) -> None:
             first.begin()
@@ -105,8 +117,7 @@ def callbacks_of(keras: Any, settings: Downpour, communicator: Communicator) -> 
         def on_train_end(self, logs: Logs = None) -> None:
             _take_from_rank_0(keras, communicator, self.model)
 
-    first = First()
-    return first, Last()
+    return Last()
 
 
 def _take_from_rank_0(keras: Any, communicator: Communicator, model: Any) -> None:

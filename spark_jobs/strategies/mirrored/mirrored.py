@@ -8,9 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from search.errors import InvalidArgument
 from spark_jobs.communicator.communicator import Communicator
-from spark_jobs.installed import is_installed
+from spark_jobs.strategies.frameworks import check_installed
 from spark_jobs.strategies.in_step.leaving import leave_together
 from spark_jobs.strategies.in_step.random_numbers import share_random_numbers, shuffled_alike
 from spark_jobs.strategies.in_step.slow_worker import Lags
@@ -46,11 +45,7 @@ def mirrored(
         collectives: The collective calls of the workers.
         repeat: Returns the number of the trial's repeat that runs, from 0. Default: always 0.
     """
-    if not is_installed("tensorflow"):
-        got = f"none on the host of worker {rank}"
-        raise InvalidArgument(
-            "strategy", "TensorFlow, for 'mirrored'", got, "install it, or use None"
-        )
+    check_installed("tensorflow", "TensorFlow", "mirrored", rank)
     import tensorflow as tf
 
     numbers = share_random_numbers(collectives, repeat)
@@ -84,14 +79,30 @@ def _patient() -> contextlib.AbstractContextManager[None]:
 
 def make_strategy(tf: Any, settings: Mirrored, rank: int, members: Sequence[str]) -> Any:
     """Return the strategy of a worker; see `mirrored`."""
+    implementations = tf.distribute.experimental.CommunicationImplementation
+    return _strategy_class(tf)(
+        cluster_resolver=tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({"worker": list(members)}),
+            task_type="worker",
+            task_id=rank,
+            # Listing logical devices would start TensorFlow before the strategy is made.
+            num_accelerators={"GPU": len(tf.config.list_physical_devices("GPU"))},
+            rpc_layer="grpc",
+        ),
+        communication_options=tf.distribute.experimental.CommunicationOptions(
+            implementation=getattr(implementations, settings.communication.upper())
+        ),
+    )
+
+
+def _strategy_class(tf: Any) -> Any:
+    """Return the class of strategies that cut each batch into the replicas' parts."""
     unbuffered = tf.distribute.InputOptions(
         experimental_fetch_to_device=False,
         experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
     )
 
     class Strategy(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]  # no types
-        """Cuts each batch into the replicas' parts."""
-
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
             self._trains = False
@@ -156,20 +167,7 @@ def make_strategy(tf: Any, settings: Mirrored, rank: int, members: Sequence[str]
                     stacklevel=2,
                 )
 
-    implementations = tf.distribute.experimental.CommunicationImplementation
-    return Strategy(
-        cluster_resolver=tf.distribute.cluster_resolver.SimpleClusterResolver(
-            tf.train.ClusterSpec({"worker": list(members)}),
-            task_type="worker",
-            task_id=rank,
-            # Listing logical devices would start TensorFlow before the strategy is made.
-            num_accelerators={"GPU": len(tf.config.list_physical_devices("GPU"))},
-            rpc_layer="grpc",
-        ),
-        communication_options=tf.distribute.experimental.CommunicationOptions(
-            implementation=getattr(implementations, settings.communication.upper())
-        ),
-    )
+    return Strategy
 
 
 def _is_cut(tf: Any, dataset: Any) -> bool:

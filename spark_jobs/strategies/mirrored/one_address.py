@@ -13,6 +13,7 @@ import socket
 
 import psutil
 
+from spark_jobs.addresses import split_address
 from spark_jobs.strategies.in_step.ports import check_free, port_taken
 
 # TensorFlow lets other sockets of this user listen at its port's number only with this variable.
@@ -31,8 +32,7 @@ def answer_only_at(address: str) -> None:
     Raises:
         PortTaken: Another program listens at this port.
     """
-    name, _, number = address.rpartition(":")
-    host, port, addresses = name.strip("[]"), int(number), addresses_of_host()
+    (host, port), addresses = split_address(address), addresses_of_host()
     check_free("TensorFlow", address)
     if host not in addresses:
         return

@@ -10,10 +10,11 @@ from types import ModuleType
 from typing import Any
 
 from search.errors import InvalidArgument, shown
+from spark_jobs.addresses import split_address
 from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.import_hooks import when_imported
-from spark_jobs.installed import is_installed
 from spark_jobs.strategies.fits import around_fits
+from spark_jobs.strategies.frameworks import check_installed
 from spark_jobs.strategies.in_step.agreement import agreement
 from spark_jobs.strategies.in_step.leaving import leave_together
 from spark_jobs.strategies.in_step.ports import check_free
@@ -52,11 +53,7 @@ def on_jax(
         PortTaken: Another program has the port.
     """
     for module, framework in (("jax", "JAX"), ("keras", "Keras")):
-        if not is_installed(module):
-            got = f"none on the host of worker {rank}"
-            raise InvalidArgument(
-                "strategy", f"{framework}, for 'jax'", got, "install it, or use None"
-            )
+        check_installed(module, framework, "jax", rank)
     import spark_jobs.strategies.on_jax.selected  # noqa: F401, I001  # before Keras
     import jax
     import keras
@@ -119,7 +116,7 @@ def _join(jax: Any, rank: int, members: Sequence[str]) -> None:
             "one that has",
             "let the train function run it, or pass preload= without that module",
         )
-    own = members[rank].rpartition(":")[0].strip("[]")
+    own, _ = split_address(members[rank])
     library: Any = vars(xla_bridge)["_jax"]
     gloo = functools.partial(library.make_gloo_tcp_collectives, hostname=own)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")

@@ -8,10 +8,8 @@ from search.errors import InvalidArgument
 from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.communicator.membership import Membership
 from spark_jobs.communicator.requests import Home
-from spark_jobs.strategies import fits
+from spark_jobs.strategies import frameworks
 from spark_jobs.strategies.entering import entered
-from spark_jobs.strategies.mirrored import mirrored
-from spark_jobs.strategies.on_jax import on_jax
 from spark_jobs.strategies.settings import Codistillation, Downpour, Jax, Mirrored, name_of
 
 MEMBERS = ("127.0.0.1:20000", "127.0.0.1:20001")
@@ -22,10 +20,10 @@ PLACE = {
     ),
 }
 FRAMEWORKS = [
-    (Mirrored(), mirrored, "TensorFlow"),
-    (Jax(), on_jax, "JAX"),
-    (Downpour(), fits, "Keras"),
-    (Codistillation(), fits, "Keras"),
+    (Mirrored(), "TensorFlow"),
+    (Jax(), "JAX"),
+    (Downpour(), "Keras"),
+    (Codistillation(), "Keras"),
 ]
 
 
@@ -34,11 +32,11 @@ def test_without_a_strategy_nothing_is_entered():
         pass
 
 
-@pytest.mark.parametrize(("strategy", "module", "framework"), FRAMEWORKS)
+@pytest.mark.parametrize(("strategy", "framework"), FRAMEWORKS)
 def test_a_strategy_without_its_framework_is_refused_with_the_worker(
-    monkeypatch, strategy, module, framework
+    monkeypatch, strategy, framework
 ):
-    monkeypatch.setattr(module, "is_installed", lambda name: name != framework.lower())
+    monkeypatch.setattr(frameworks, "is_installed", lambda name: name != framework.lower())
     with pytest.raises(InvalidArgument) as raised, entered(strategy, **PLACE):
         raise AssertionError("the train function is not called")
     assert str(raised.value) == (
