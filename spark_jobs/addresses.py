@@ -52,11 +52,11 @@ def own_address(there: str, name: str, *, one_host: bool) -> OwnAddress:
         name: A name of this host by which others know it.
         one_host: Whether there are no other hosts.
     """
-    ours = itertools.chain(_on_route(*split_address(there)), _named(name), _on_route(*_ELSEWHERE))
+    ours = itertools.chain(on_route(*split_address(there)), named(name), on_route(*_ELSEWHERE))
     return next((own for own in ours if one_host or not is_loopback(own.host)), _LOOPBACK)
 
 
-def _on_route(host: str, port: int) -> Iterator[OwnAddress]:
+def on_route(host: str, port: int) -> Iterator[OwnAddress]:
     """Yield the address from which this host would send to another one, if it would."""
     with contextlib.suppress(OSError):
         family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
@@ -65,7 +65,7 @@ def _on_route(host: str, port: int) -> Iterator[OwnAddress]:
             yield OwnAddress(family, str(probe.getsockname()[0]))
 
 
-def _named(name: str) -> Iterator[OwnAddress]:
+def named(name: str) -> Iterator[OwnAddress]:
     """Yield the addresses of a name that are this host's."""
     with contextlib.suppress(OSError):
         for family, kind, _, _, where in socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM):

@@ -34,16 +34,13 @@ class WaitingLines(Generic[T]):
         self._lines: dict[Hashable, _Line[T]] = {}
         self._of: dict[str, _Line[T]] = {}  # the line of each slot
 
-    def __len__(self) -> int:
-        return len(self._of)
-
     def get(self, slot: str) -> T | None:
-        """Return the call by which a slot waits, or None."""
+        """Return a slot's waiting call, or None."""
         line = self._of.get(slot)
         return None if line is None else line.waiting[slot]
 
     def join(self, slot: str, call: T) -> None:
-        """Let a slot wait by a call, in the place of its earlier call if it waits by one."""
+        """Put a slot's call into its line, in place of an earlier one."""
         key = self._alike(slot)
         line = self._of.get(slot)
         if line is None or line.key != key:
@@ -55,7 +52,7 @@ class WaitingLines(Generic[T]):
         line.waiting[slot] = call
 
     def leave(self, slot: str, call: T) -> None:
-        """Let a slot wait no more by a call; nothing changes if it waits by another one."""
+        """Take a slot's call out of its line, unless another call of it waits there by now."""
         if self.get(slot) is call:
             self._remove(slot)
 
@@ -63,11 +60,11 @@ class WaitingLines(Generic[T]):
         """Ask for waiting slots: of those that are alike, one by one until one has to wait on.
 
         The longest line is the first: its slots are of one host, so a trial on several slots runs
-        there. A slot that is not like those of its line any more moves to another line, and the
-        next one of its old line is asked.
+        there. A slot whose key has changed moves to the line of its new key, and the next slot of
+        its old line is asked.
 
         Args:
-            ask: Returns False if a slot has to wait on by its call. It changes no line.
+            ask: Returns False if the slot has to wait on. It changes no line.
         """
         in_vain: set[Hashable] = set()
         moved: dict[str, T] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_jobs.cluster.task_needs import TaskNeeds
+from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +39,10 @@ class Cluster:
 
     Attributes:
         executors: The present executors; None if unknown.
-        most_executors: The maximum number of executors: that of dynamic allocation, or those that
-            the application was given; None if unlimited or unknown.
         page: The address of Spark's pages of this application; None if it has none, or unknown.
     """
 
     executors: tuple[ClusterExecutor, ...] | None = None
-    most_executors: int | None = None
     page: str | None = None
 
     def tasks(self, needs: TaskNeeds) -> int | None:
@@ -53,12 +50,6 @@ class Cluster:
         if self.executors is None:
             return None
         return sum(executor.tasks(needs) for executor in self.executors)
-
-    def amount(self, resource: str) -> int | None:
-        """Return how many addresses of a resource there are, such as 'gpu'; None if unknown."""
-        if self.executors is None:
-            return None
-        return sum(len(executor.resources.get(resource, ())) for executor in self.executors)
 
     def __str__(self) -> str:
         """Return a description: "1 executor with 4 cores and 2048 MiB on a, running 1 task"."""
@@ -105,9 +96,8 @@ def executor_needs(setting: Callable[[str], str | None]) -> str:
     cores = setting("spark.executor.cores")
     if cores is not None:
         parts.append("1 core" if cores == "1" else f"{cores} cores")
-    gpus = setting("spark.executor.resource.gpu.amount") or "0"
-    if gpus != "0":
-        parts.append("1 GPU" if gpus == "1" else f"{gpus} GPUs")
+    if gpus := executor_gpus(setting):
+        parts.append("1 GPU" if gpus == 1 else f"{gpus} GPUs")
     return _listed(parts)
 
 

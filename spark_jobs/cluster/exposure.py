@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.cluster.task_needs import is_local
+from spark_jobs.cluster.task_needs import is_local, on_one_host
 
 AUTHENTICATION = "spark.authenticate"
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # a variable's name
@@ -59,8 +59,8 @@ def exposure_of_spark(
             "anyone who intercepts the network of this cluster gets the train function and the "
             "token of a search"
         )
-    own = _SECRET if AUTHENTICATION in off and not makes_secret(master) else ""
-    return Exposure(tuple(off), danger, _in_files(master, off) if own else start(off))
+    needs_secret = AUTHENTICATION in off and not makes_secret(master)
+    return Exposure(tuple(off), danger, _in_files(master, off) if needs_secret else start(off))
 
 
 def protection_of_spark(is_on: Callable[[str], bool]) -> str:
@@ -105,11 +105,6 @@ def exposure_of_connect(
         dangers.append(spark.danger)
         remedies.append(spark.remedy)
     return Exposure(tuple(off), dangers[0], "; ".join(remedies)) if off else None
-
-
-def on_one_host(master: str) -> bool:
-    """Return whether all of Spark's processes are on one host."""
-    return master.startswith("local")
 
 
 def makes_secret(master: str) -> bool:

@@ -73,13 +73,12 @@ def slot_needs(
         InvalidArgument: No executor can have that many GPUs.
     """
     usual = TaskNeeds.of(setting)
-    name, asked = "gpus_per_trial", gpus_per_trial
+    name, asked, least = "gpus_per_trial", gpus_per_trial, "None or 0"
     if trials_per_gpu > 1:
-        name, asked = "trials_per_gpu", trials_per_gpu
+        name, asked, least = "trials_per_gpu", trials_per_gpu, "1"
         needs = replace(usual, gpus=1 / trials_per_gpu)
     else:
         needs = usual if gpus_per_trial is None else replace(usual, gpus=float(gpus_per_trial))
-    least = "1" if trials_per_gpu > 1 else "None or 0"
     if is_local(master):
         if usual.gpus:
             expected = f"unset with the master {master}"
@@ -106,3 +105,8 @@ def executor_gpus(setting: Callable[[str], str | None]) -> int:
 def is_local(master: str) -> bool:
     """Return whether Spark runs tasks in the driver's own JVM, where it assigns cores only."""
     return master == "local" or master.startswith("local[")
+
+
+def on_one_host(master: str) -> bool:
+    """Return whether all of Spark's processes are on one host."""
+    return master.startswith("local")

@@ -58,7 +58,6 @@ SEARCH = "search"
 TRIALS = "trials"
 """The folder in a run's folder that holds the trials' folders."""
 
-
 WORKERS = "workers"
 """The folder in a trial's folder with the folders of its workers of ranks above 0."""
 
@@ -194,11 +193,6 @@ class RunPaths:
     def result(self) -> Path:
         """The best trial and the summary, written at the end."""
         return self.root / RESULT
-
-    @property
-    def stop(self) -> Path:
-        """The file that ends the search when it appears."""
-        return self.root / STOP
 
     @property
     def journal(self) -> Path:

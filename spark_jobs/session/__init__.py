@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -45,8 +44,7 @@ def active_data_settings() -> DataSettings:
     session = _session_of_this_process()
     if session is not None:
         return session_of(session).data_settings()
-    folder = os.environ.get("HADOOP_CONF_DIR") or None
-    return DataSettings(hadoop_settings.HadoopSettings.of_files(folder))
+    return DataSettings(hadoop_settings.HadoopSettings.of_files())
 
 
 def _session_of_this_process() -> Any:

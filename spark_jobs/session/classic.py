@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -19,7 +18,7 @@ from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import AUTHENTICATION, Exposure, exposure_of_spark, start_of
 from spark_jobs.cluster.standalone_pages import FailingHost, failing_hosts
 from spark_jobs.cluster.status_store import executors_of, logs_of, started_of
-from spark_jobs.cluster.task_needs import TaskNeeds, is_local, slot_needs
+from spark_jobs.cluster.task_needs import TaskNeeds, is_local, on_one_host
 from spark_jobs.session.accumulators import WithoutAccumulators, without_accumulators
 from spark_jobs.session.delegation_tokens import DelegationTokens, KnownTokens, unlogged
 from spark_jobs.session.resource_profiles import profile_of, tasks_at_once
@@ -77,17 +76,10 @@ class ClassicSession(Session):
             raise InvalidArgument("spark", "a running SparkSession", "a stopped one")
         self.master = str(self._context.master)
 
-    def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
-        """Return this session for slots that ask for these GPUs."""
-        needs = slot_needs(gpus_per_trial, trials_per_gpu, self.setting, self.master)
-        asking = copy.copy(self)
-        asking._asked = None if gpus_per_trial is None and trials_per_gpu == 1 else needs
-        return asking
-
     @property
     def on_this_host(self) -> bool:
         """Whether this is local mode."""
-        return self.master.startswith("local")
+        return on_one_host(self.master)
 
     @property
     def application_id(self) -> str:
@@ -142,8 +134,7 @@ class ClassicSession(Session):
             bar.get().stop()
 
     def _processors(self) -> int:
-        jvm: Any = self._context._jvm
-        return int(jvm.java.lang.Runtime.getRuntime().availableProcessors())
+        return int(self._jvm.java.lang.Runtime.getRuntime().availableProcessors())
 
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
         """Return how many tasks the cluster can run at once."""
@@ -180,8 +171,7 @@ class ClassicSession(Session):
 
     def cluster(self) -> Cluster:
         """Return the present executors."""
-        executors = executors_of(self._context)
-        return Cluster(executors, self._configured.most, self._context.uiWebUrl)
+        return Cluster(executors_of(self._context), self._context.uiWebUrl)
 
     def failing_hosts(self) -> Sequence[FailingHost]:
         """Return the hosts on which executors cannot start, of a standalone cluster only.
@@ -309,10 +299,9 @@ class ClassicSession(Session):
 
     def _tasks(self, tag: str, *statuses: str) -> Iterator[Any]:
         """Yield Spark's data on the tasks of a job with one of these statuses."""
-        jvm: Any = self._context._jvm
-        jvm_context, api = self._context._jsc.sc(), jvm.org.apache.spark.status.api.v1
+        jvm_context, api = self._context._jsc.sc(), self._jvm.org.apache.spark.status.api.v1
         tracker, store = jvm_context.statusTracker(), jvm_context.statusStore()
-        states = jvm.java.util.ArrayList()
+        states = self._jvm.java.util.ArrayList()
         for status in statuses:
             states.add(api.TaskStatus.valueOf(status))
         for job in tracker.getJobIdsForTag(tag):
@@ -346,8 +335,7 @@ class ClassicSession(Session):
         conf: Any = self._context._jsc.hadoopConfiguration()
         values = {name: conf.get(name) for name in hadoop_settings.EXACT}
         # As JSON: a call into the JVM for each entry would take far longer. Spark needs Jackson.
-        jvm: Any = self._context._jvm
-        mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper()
+        mapper = self._jvm.com.fasterxml.jackson.databind.ObjectMapper()
         for prefix in hadoop_settings.PREFIXES:
             found = json.loads(mapper.writeValueAsString(conf.getPropsWithPrefix(prefix)))
             values |= {prefix + name: value for name, value in found.items()}
@@ -377,19 +365,18 @@ class ClassicSession(Session):
 
     @property
     def _hadoop_user(self) -> str:
-        identities = self._java.hadoop.security.UserGroupInformation
+        identities = self._jvm.org.apache.hadoop.security.UserGroupInformation
         return str(identities.getCurrentUser().getShortUserName())
 
     @property
-    def _java(self) -> Any:
-        """Java's packages org.apache.*."""
-        jvm: Any = self._context._jvm
-        return jvm.org.apache
+    def _jvm(self) -> Any:
+        """Java's packages."""
+        return self._context._jvm
 
     def _bytes_setting(self, name: str) -> int:
         value = self.setting(name) or "0"
         try:
-            sizes = self._java.spark.network.util.JavaUtils
+            sizes = self._jvm.org.apache.spark.network.util.JavaUtils
             return int(sizes.byteStringAsBytes(value))
         except Exception:
             raise InvalidArgument(name, "a size such as 20g", shown(value)) from None

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import copy
-import os
 import re
 import secrets
 import socket
@@ -25,7 +23,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from search.errors import InvalidArgument, shown
 from spark_jobs import time_limits
-from spark_jobs.addresses import is_loopback
+from spark_jobs.addresses import is_loopback, named, on_route, split_address
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import (
     Exposure,
@@ -35,7 +33,7 @@ from spark_jobs.cluster.exposure import (
 )
 from spark_jobs.cluster.spark_version import check_spark_version
 from spark_jobs.cluster.standalone_pages import FailingHost
-from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus, slot_needs
+from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus, on_one_host
 from spark_jobs.session import spark_settings
 from spark_jobs.session.session import SLOTS, Session, SharedBytes, importing
 from spark_jobs.session.slot_job import SlotJob
@@ -76,7 +74,7 @@ class ConnectSession(Session):
         if spark.is_stopped:
             raise InvalidArgument("spark", "a running SparkSession", "a stopped one")
         try:
-            self._interrupt("")  # pyspark would wait for an absent server
+            self._interrupt(_NOBODY)  # pyspark would wait for an absent server
         except ConnectionError as error:
             raise InvalidArgument(
                 "spark", "a Spark Connect server that answers", str(error)
@@ -94,8 +92,7 @@ class ConnectSession(Session):
     def _server(self) -> tuple[str, int]:
         """The server's host and port."""
         builder = self._client._builder
-        host, _, port = getattr(builder, "endpoint", f"{builder.host}:443").rpartition(":")
-        return host.strip("[]"), int(port)
+        return split_address(getattr(builder, "endpoint", f"{builder.host}:443"))
 
     def _ask(self, call: str, request: Any) -> Any:
         """Call the server once, without pyspark's retries: a search runs meanwhile.
@@ -113,7 +110,7 @@ class ConnectSession(Session):
             raise
 
     def _interrupt(self, tag: str) -> None:
-        self._ask("Interrupt", self._client._interrupt_request("tag", tag or _NOBODY))
+        self._ask("Interrupt", self._client._interrupt_request("tag", tag))
 
     def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
         """Return this session for slots that ask for these GPUs, if all its tasks get them.
@@ -121,11 +118,8 @@ class ConnectSession(Session):
         Raises:
             InvalidArgument: Its tasks do not get them.
         """
-        needs = slot_needs(gpus_per_trial, trials_per_gpu, self.setting, self.master)
-        usual = TaskNeeds.of(self.setting)
-        if needs == usual:
-            asking = copy.copy(self)
-            asking._asked = None if gpus_per_trial is None and trials_per_gpu == 1 else needs
+        asking, usual = super().asking(gpus_per_trial, trials_per_gpu), TaskNeeds.of(self.setting)
+        if asking.task_needs == usual:
             return asking
         name, got = "gpus_per_trial", gpus_per_trial
         if trials_per_gpu != 1:
@@ -142,7 +136,7 @@ class ConnectSession(Session):
         unless `spark.experiment.driver.host` is set.
         """
         here = is_loopback(self._own_address) and self.driver_host == self._own_address
-        return here and self.master.startswith("local")
+        return here and on_one_host(self.master)
 
     @property
     def application_id(self) -> str:
@@ -192,7 +186,7 @@ class ConnectSession(Session):
 
     def _has_ended(self) -> bool:
         try:
-            self._interrupt("")
+            self._interrupt(_NOBODY)
         except ConnectionError:  # pyspark's client waits for a network that fails
             return _refuses(*self._server)
         except Exception as error:
@@ -213,21 +207,13 @@ class ConnectSession(Session):
     @property
     def bind_host(self) -> str:
         """This host's address to listen on: `driver_host`'s, else `_own_address`."""
-        return self.driver_host if _is_ours(self.driver_host) else self._own_address
+        return self.driver_host if any(named(self.driver_host)) else self._own_address
 
     @property
     def _own_address(self) -> str:
         """This host's address in the network of the server."""
-        host, port = self._server
-        with contextlib.suppress(OSError):  # a name that only a proxy knows
-            for family, kind, _, _, address in socket.getaddrinfo(
-                host, port, type=socket.SOCK_DGRAM
-            ):
-                with socket.socket(family, kind) as probe:
-                    probe.connect(address)  # sends nothing
-                    own = str(probe.getsockname()[0])
-                return "127.0.0.1" if is_loopback(own) else own
-        return "127.0.0.1"
+        own = next(on_route(*self._server), None)  # None: a name that only a proxy knows
+        return "127.0.0.1" if own is None or is_loopback(own.host) else own.host
 
     def hide_console_progress(self) -> None:
         """Do nothing: pyspark's client draws no progress bar for slot jobs."""
@@ -250,8 +236,8 @@ class ConnectSession(Session):
         return cores // each * needs.fit(each, gpus)
 
     def cluster(self) -> Cluster:
-        """Return the executors by the settings; a client cannot know the present ones."""
-        return Cluster(None, self._configured.most)
+        """Return unknown executors: a client cannot know the present ones."""
+        return Cluster()
 
     def failing_hosts(self) -> Sequence[FailingHost]:
         """Return nothing: a client cannot know them."""
@@ -334,7 +320,7 @@ class ConnectSession(Session):
         Hadoop's settings are those of this host's HADOOP_CONF_DIR, and the session's that begin
         with `spark.hadoop.`; the user is this process's own, without tokens.
         """
-        here = hadoop_settings.HadoopSettings.of_files(os.environ.get("HADOOP_CONF_DIR") or None)
+        here = hadoop_settings.HadoopSettings.of_files()
         given = hadoop_settings.HadoopSettings.of_client(
             {
                 name.removeprefix(_HADOOP): value
@@ -364,27 +350,15 @@ class ConnectSession(Session):
         return self.data_settings().hadoop.user
 
 
-def _is_ours(host: str) -> bool:
-    """Return whether this host has this address."""
-    with contextlib.suppress(OSError):
-        family, kind, _, _, (address, *_) = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.bind((address, 0))
-        return True
-    return False
-
-
 def _says_ended(error: Exception) -> bool:
     """Return whether an error of the server says that the session has ended."""
     return isinstance(error, grpc.RpcError) and _ENDED in (error.details() or "")
 
 
 def _refuses(host: str, port: int) -> bool:
-    """Is the server's host there, and the server not?"""
+    """Return whether the server's host refuses connections to its port."""
     try:
         socket.create_connection((host, port), time_limits.SERVER_ANSWER).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
     return False

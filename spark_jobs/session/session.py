@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import math
 import os
 import pickle
@@ -18,7 +19,7 @@ from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.configured import ConfiguredExecutors, is_on
 from spark_jobs.cluster.exposure import Exposure, protection_of_spark
 from spark_jobs.cluster.standalone_pages import FailingHost
-from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus
+from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus, slot_needs
 from spark_jobs.session import spark_settings
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.storage.host_cache import CacheSettings
@@ -87,13 +88,16 @@ class Session(abc.ABC):
         """The cores and GPUs that a slot needs."""
         return self._asked or TaskNeeds.of(self.setting)
 
-    @abc.abstractmethod
     def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
         """Return this session for slots that ask for these GPUs, see `experiment.Settings`.
 
         Raises:
             InvalidArgument: No executor can have that many.
         """
+        needs = slot_needs(gpus_per_trial, trials_per_gpu, self.setting, self.master)
+        asking = copy.copy(self)
+        asking._asked = None if gpus_per_trial is None and trials_per_gpu == 1 else needs
+        return asking
 
     def tell_idle_gpus(self, warn: Callable[[str], None]) -> None:
         """Warn if an executor's cores are enough for fewer slots than its GPUs."""
@@ -372,8 +376,6 @@ def importing(
     data = pickle.dumps(function)
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
-        import pickle
-
         sys.path.extend(folder for folder in search_path if folder not in sys.path)
         yield from pickle.loads(data)(batches)
 

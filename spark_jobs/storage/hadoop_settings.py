@@ -52,18 +52,18 @@ class HadoopSettings(msgspec.Struct, frozen=True):
     tokens: dict[str, str] = {}
 
     @classmethod
-    def of_files(cls, folder: str | os.PathLike[str] | None) -> Self:
+    def of_files(cls, folder: str | os.PathLike[str] | None = None) -> Self:
         """Return the settings of a process without Spark, as Hadoop's own client reads them.
 
         Args:
             folder: The folder of core-site.xml and hdfs-site.xml, either of which may be missing;
-                usually HADOOP_CONF_DIR. None without a configuration.
+                Default: HADOOP_CONF_DIR, if it is set.
 
         Raises:
             InvalidArgument: A file is no Hadoop configuration, or cannot be read.
         """
         found: dict[str, str] = {}
-        if folder is not None:
+        if folder := folder or os.environ.get("HADOOP_CONF_DIR"):
             for name in ("core-site.xml", "hdfs-site.xml"):
                 found |= _properties(Path(folder, name))
         return cls.of_client(found)

@@ -16,7 +16,7 @@ import pytest
 import experiment
 from experiment.cli.commands import main
 from experiment.run_files.loading import opened
-from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.run_folder.paths import STOP, RunPaths
 
 _FOLDERS = itertools.count()
 FROM_TRAIN = "of-train"
@@ -117,7 +117,7 @@ def test_the_file_that_stops_a_run_is_its_users_alone(spark, tmp_path, capsys):
     assert experiment.load(root).trials == []  # whatever other files it has
     assert main(["stop", str(root)]) == 0
     handle.result(timeout=60)
-    assert RunPaths(root).stop.exists()
+    assert (root / STOP).exists()
     assert not RunPaths(root).secrets.exists()
     assert open_to_others(root) == {}
 

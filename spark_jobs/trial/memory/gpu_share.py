@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -28,9 +28,9 @@ class GpuShare(msgspec.Struct, frozen=True):
     memory: int | None = None
 
     @classmethod
-    def of(cls, trials: int, memory: int | None) -> GpuShare | None:
-        """Return the share of each of `trials` trials on one GPU; None for a single trial."""
-        return None if trials == 1 else cls(_SHARED / trials, memory)
+    def of(cls, trials: int, memory: int | None) -> Self:
+        """Return the share of each of several trials on one GPU."""
+        return cls(_SHARED / trials, memory)
 
     def environment(self) -> dict[str, str | None]:
         """Return the variables that limit JAX and CuPy to the share, unless the user set them.

@@ -23,12 +23,13 @@ def executor(cores=1, gpus=0, host="a", **others):
 
 
 def test_a_local_session_is_one_executor(spark):
-    cluster = ClassicSession(spark).cluster()
+    session = ClassicSession(spark)
+    cluster = session.cluster()
     (only,) = cluster.executors
     assert (only.name, only.cores, only.running) == ("driver", 2, 0)
     assert only.memory > 2**27
-    assert (cluster.most_executors, cluster.page) == (1, None)
-    assert cluster.tasks(TaskNeeds(1)) == ClassicSession(spark).task_slots() == 2
+    assert (session._configured.most, cluster.page) == (1, None)
+    assert cluster.tasks(TaskNeeds(1)) == session.task_slots() == 2
 
 
 def test_executors_with_their_gpus(sparks, tmp_path):
@@ -52,9 +53,8 @@ def test_executors_with_their_gpus(sparks, tmp_path):
     (only,) = cluster.executors
     assert (only.name, only.cores, only.memory) == ("0", 3, 2**29)
     assert only.resources == {"gpu": ("3", "5")}
-    assert (cluster.most_executors, cluster.page) == (1, spark.sparkContext.uiWebUrl)
+    assert (session._configured.most, cluster.page) == (1, spark.sparkContext.uiWebUrl)
     assert cluster.page.startswith("http://")
-    assert cluster.amount("gpu") == 2
     assert cluster.tasks(TaskNeeds(1, 0.5)) == session.task_slots() == 3
     assert str(session.task_needs) == "1 core and 0.5 GPU"
     assert executor_needs(session.setting) == "512m of memory and 2 GPUs"
@@ -70,7 +70,7 @@ def test_hosts_of_a_standalone_cluster(two_hosts):
     found = session.cluster()
     assert sorted(executor.host for executor in found.executors) == list(HOSTS)
     assert {(executor.cores, executor.memory) for executor in found.executors} == {(1, 2**29)}
-    assert (found.most_executors, found.tasks(TaskNeeds(1))) == (2, 2)
+    assert (session._configured.most, found.tasks(TaskNeeds(1))) == (2, 2)
 
 
 @given(
@@ -87,10 +87,9 @@ def test_tasks_never_need_more_than_an_executor_has(cores, cpus, gpus, amount):
 
 
 def test_unknown_versions_are_none():
-    assert Cluster() == Cluster(None, None, None)
+    assert Cluster() == Cluster(None, None)
     assert Cluster().tasks(TaskNeeds(1)) is None
-    assert Cluster().amount("gpu") is None
-    assert Cluster(()).tasks(TaskNeeds(1)) == Cluster(()).amount("gpu") == 0
+    assert Cluster(()).tasks(TaskNeeds(1)) == 0
 
 
 @pytest.mark.parametrize(
