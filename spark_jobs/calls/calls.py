@@ -21,7 +21,7 @@ import msgspec
 from spark_jobs.calls.plain_values import NotPlain, decode, encode
 from spark_jobs.run_folder.paths import RETURNED
 from spark_jobs.run_folder.writing import with_patience
-from spark_jobs.storage.files import Files
+from spark_jobs.storage.files import Files, content_of
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
@@ -128,8 +128,7 @@ def _content(files: Files, location: Location, batch: Batch, part: int | str) ->
 
 
 def _read(files: Files, location: Location) -> bytearray:
-    data = bytearray()  # as in `_content`
-    files.read(files.status(location), data.extend)
+    data = content_of(files, files.status(location))  # writable, as in `_content`
     if hashlib.sha256(data).hexdigest() != location.name:
         raise OSError(f"{location}: its content is not the driver's")
     return data
@@ -158,11 +157,10 @@ def read_returned(files: Files, folder: Location) -> Any:
         OSError: The value cannot be read.
         NotPlain: The file has no plain value.
     """
-    status, data = files.status(folder.below(RETURNED)), bytearray()
+    status = files.status(folder.below(RETURNED))
     if status.length > LARGEST_RESULT:
         raise NotPlain(f"{status.location}: {status.length} bytes, more than {LARGEST_RESULT}")
-    files.read(status, data.extend)
-    return decode(data)
+    return decode(content_of(files, status))
 
 
 def read_raised(files: Files, folder: Location) -> Exception | None:

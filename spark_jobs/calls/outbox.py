@@ -142,8 +142,11 @@ class Outbox:
     def _write_behind(self) -> None:
         while posts := self._next():
             try:
-                # For as long as the run's store fails, which the progress shows.
-                sent = with_patience(lambda: self._write(posts), _quietly, lambda: self._closed)
+                sent = with_patience(
+                    lambda: self._write(posts),
+                    lambda trouble: None,  # the progress shows that the run's store fails
+                    lambda: self._closed,
+                )
             except OSError as error:
                 self._tell((post, error) for post in posts)
             except Exception as error:  # an unexpected error: the calls must not wait for ever
@@ -214,7 +217,3 @@ def _is_small(content: _Content) -> bool:
 
 def _name(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _quietly(trouble: str) -> None:
-    """Do not warn about the store."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from search.errors import ExperimentError, InvalidArgument
+from spark_jobs.addresses import split_address
 
 
 class GangBroken(ExperimentError):
@@ -84,4 +85,4 @@ def host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) >= 1 << 16:
         raise InvalidArgument("members", "addresses such as '10.0.0.5:23456'", repr(address))
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return split_address(address)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 from spark_jobs.storage.files import Files, FileStatus
@@ -90,11 +89,9 @@ def data_settings() -> DataSettings:
     return active_data_settings()
 
 
-@contextlib.contextmanager
-def opened(location: Location, settings: DataSettings) -> Iterator[Files]:
-    """Yield the store of a location."""
-    with contextlib.closing(files_at(location, settings.hadoop)) as files:
-        yield files
+def opened(location: Location, settings: DataSettings) -> contextlib.closing[Files]:
+    """Return the store of a location, which the end of a block closes."""
+    return contextlib.closing(files_at(location, settings.hadoop))
 
 
 def expanded(files: Files, location: Location) -> list[FileStatus]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import shutil
 import socket
@@ -19,15 +18,17 @@ from collections.abc import Mapping
 import msgspec
 import psutil
 
+from spark_jobs.addresses import split_address
 from spark_jobs.channel.grpc_channel import Address, ChannelClient
 from spark_jobs.data.finding import examine_data
 from spark_jobs.doctor.facts import Data, DriverCall, RoundTrip, Space, TensorFlow
 from spark_jobs.messages import Hello
-from spark_jobs.storage.files import WritableFiles
+from spark_jobs.storage.files import content_of
 from spark_jobs.storage.host_cache import HostCache
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
+from spark_jobs.warm.executor import spark_folder
 from spark_jobs.zygote.shared_import import zygote_environment
 
 DRIVERS_FILE = "driver"
@@ -115,8 +116,7 @@ def call_driver(channel: ChannelClient, address: Address, hello: Hello) -> Drive
         OSError: The driver's port cannot be reached.
         ChannelLost: The driver does not answer, or refuses the message.
     """
-    host, _, port = address.target.rpartition(":")
-    socket.create_connection((host.strip("[]"), int(port)), _CONNECT).close()
+    socket.create_connection(split_address(address.target), _CONNECT).close()
     channel.hello(hello)  # opens the connection
     before, start = time.time(), time.monotonic()
     channel.hello(hello)
@@ -141,23 +141,17 @@ def round_trip(folder: str, content: str, slot: str, settings: DataSettings) -> 
     written = secrets.token_bytes(4096)
     with contextlib.closing(writable_files_at(place, settings.hadoop)) as files:
         try:
-            shared = _content(files, place.below(DRIVERS_FILE)) == content.encode()
+            shared = content_of(files, files.status(place.below(DRIVERS_FILE))) == content.encode()
         except FileNotFoundError:
             shared = False
         if shared:  # on another host nothing must be left
             files.write(part, written)
             files.rename(part, whole)
-            same = _content(files, whole) == written
+            same = content_of(files, files.status(whole)) == written
             files.remove(whole)
             if not same:
                 raise OSError(f"{whole}: the content read differs from the content written")
     return RoundTrip(time.monotonic() - start, shared)
-
-
-def _content(files: WritableFiles, location: Location) -> bytes:
-    content = bytearray()
-    files.read(files.status(location), content.extend)
-    return bytes(content)
 
 
 def look_at_data(path: str, settings: DataSettings) -> Data:
@@ -173,7 +167,7 @@ def look_at_data(path: str, settings: DataSettings) -> Data:
 
 def room(settings: DataSettings) -> Space:
     """Return the free memory and the free space on disks of this host."""
-    scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+    scratch = spark_folder() or tempfile.gettempdir()
     cache = HostCache(settings.cache)
     memory = int(psutil.virtual_memory().available)
     free = shutil.disk_usage(scratch).free

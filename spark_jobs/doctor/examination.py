@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 
 from spark_jobs.addresses import OwnAddress, own_address
 from spark_jobs.channel.exchange import ChannelLost
@@ -41,7 +40,7 @@ from spark_jobs.installed import is_installed
 from spark_jobs.messages import Hello, SlotId, encode
 from spark_jobs.slot.gang.held_ports import Ports
 from spark_jobs.slot.gpus.devices import host_gpus, trial_environment
-from spark_jobs.slot.host import host_name
+from spark_jobs.slot.host import executor_argument, host_name
 from spark_jobs.slot.problems import PROBLEM, import_problem
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.zygote.shared_import import kept
@@ -132,8 +131,7 @@ def run_examination(data: bytes, access: Lent, function: Lent) -> str:
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    if task is None:
-        raise RuntimeError("an examination runs inside a Spark task")
+    assert task is not None, "an examination runs inside a Spark task"
     examination = msgspec.json.decode(data, type=Examination)
     gpu = task.resources().get("gpu")
     slot = str(SlotId(examination.number, task.partitionId(), task.attemptNumber()))
@@ -204,7 +202,8 @@ def examine(
             facts, trouble = facts | met, trouble | failed
         else:
             time.sleep(max(0.0, start + _HOLD - time.monotonic()))
-    return Found(slot=slot, host=host, executor=_executor(), trouble=trouble, **facts)
+    executor = executor_argument("--executor-id") or "driver"  # in local mode
+    return Found(slot=slot, host=host, executor=executor, trouble=trouble, **facts)
 
 
 def gather(
@@ -271,13 +270,3 @@ def _without_access(error: OSError) -> RoundTrip:
     if isinstance(error, FileNotFoundError):
         return RoundTrip(0.0, shared=False)
     raise error
-
-
-def _executor() -> str:
-    """Return Spark's id of this process' executor; 'driver' in local mode."""
-    with contextlib.suppress(psutil.Error):
-        for process in psutil.Process().parents():
-            words = process.cmdline()
-            if "--executor-id" in words[:-1]:
-                return str(words[words.index("--executor-id") + 1])
-    return "driver"

@@ -22,21 +22,10 @@ _DISTRIBUTIONS = {  # module to distribution, where the names differ
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
 }
 _MODULES = (
-    *("cloudpickle", "cryptography", "deap", "fsspec", "google.protobuf", "grpc", "hdfs", "keras"),
-    *(
-        "msgspec",
-        "numpy",
-        "pandas",
-        "psutil",
-        "pyarrow",
-        "pynvml",
-        "pyspark",
-        "requests",
-        "tenacity",
-        "tensorboard",
-    ),
-    *("tensorflow", "urllib3", "wrapt"),
-)
+    "cloudpickle", "cryptography", "deap", "fsspec", "google.protobuf", "grpc", "hdfs", "keras",
+    "msgspec", "numpy", "pandas", "psutil", "pyarrow", "pynvml", "pyspark", "requests",
+    "tenacity", "tensorboard", "tensorflow", "urllib3", "wrapt",
+)  # fmt: skip
 
 
 def software(modules: Iterable[str]) -> Software:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 
 from spark_jobs.addresses import OwnAddress
 from spark_jobs.doctor.facts import Met
@@ -13,8 +12,9 @@ from spark_jobs.slot.gang.held_ports import HeldPorts, Ports
 from spark_jobs.trial.gang_connections import connected
 
 
-@contextlib.contextmanager
-def held_ports(ports: Ports | None, own: OwnAddress) -> Iterator[HeldPorts | None]:
+def held_ports(
+    ports: Ports | None, own: OwnAddress
+) -> contextlib.AbstractContextManager[HeldPorts | None]:
     """Hold the ports at which other slots may connect to this one; None without a range.
 
     Args:
@@ -24,11 +24,7 @@ def held_ports(ports: Ports | None, own: OwnAddress) -> Iterator[HeldPorts | Non
     Raises:
         NoPort: No ports of the range are free.
     """
-    if ports is None:
-        yield None
-        return
-    with contextlib.closing(HeldPorts(own, ports)) as held:
-        yield held
+    return contextlib.nullcontext() if ports is None else contextlib.closing(HeldPorts(own, ports))
 
 
 def meet(gang: Gang, held: HeldPorts, limit: float) -> Met:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from spark_jobs.storage.files import Files, FileStatus
+from spark_jobs.storage.files import Files, FileStatus, content_of
 from spark_jobs.storage.locations import Location
 
 _LARGEST = 4096  # maximum bytes of a mark
@@ -141,7 +141,7 @@ def newest_mark(files: Files, folder: Location) -> FileStatus | None:
 
 
 def is_coming(mark: FileStatus | None) -> bool:
-    """Whether the mark is an empty file, as `LocalFiles.rename` leaves for a moment."""
+    """Return whether the mark is an empty file, as `LocalFiles.rename` leaves for a moment."""
     return mark is not None and mark.length == 0
 
 
@@ -158,8 +158,7 @@ def read_mark(files: Files, status: FileStatus) -> Mark | None:
     """
     if status.length > _LARGEST:
         return None
-    data = bytearray()
-    files.read(status, data.extend)
+    data = content_of(files, status)
     try:
         return msgspec.json.decode(bytes(data), type=Mark)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -217,17 +217,8 @@ def hide_events(files: WritableFiles, root: Location, trial: int, number: int) -
         OSError: A file cannot be renamed.
     """
     for earlier in range(1, number):
-        hide_events_in(files, root.below(attempt_name(trial, earlier)))
-
-
-def hide_events_in(files: WritableFiles, folder: Location) -> None:
-    """Hide the event files in a folder from TensorBoard, if there are any.
-
-    Raises:
-        OSError: A file cannot be renamed.
-    """
-    for events in events_in(files, folder):
-        hide_event(files, events)
+        for events in events_in(files, root.below(attempt_name(trial, earlier))):
+            hide_event(files, events)
 
 
 def events_in(files: WritableFiles, folder: Location) -> Iterator[Location]:

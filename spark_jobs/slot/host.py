@@ -18,7 +18,6 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 
-_HOST = "--hostname"  # an argument of Spark's executors
 _SHARED = "; give logdir a shared folder or hdfs://..."
 
 
@@ -28,12 +27,24 @@ def host_name() -> str:
     Spark passes it to an executor by an argument, but not to its Python processes. The host's own
     name may be the same on all hosts, as in containers.
     """
+    return executor_argument("--hostname") or socket.gethostname()
+
+
+def executor_argument(name: str) -> str | None:
+    """Return an argument of this process' executor, which Spark does not pass to Python.
+
+    Args:
+        name: The argument's name.
+
+    Returns:
+        None outside of an executor, as in local mode.
+    """
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process().parents():
             words = process.cmdline()
-            if any(word.endswith("ExecutorBackend") for word in words) and _HOST in words[:-1]:
-                return str(words[words.index(_HOST) + 1])
-    return socket.gethostname()
+            if any(word.endswith("ExecutorBackend") for word in words) and name in words[:-1]:
+                return str(words[words.index(name) + 1])
+    return None
 
 
 def not_lent(error: OSError) -> str:

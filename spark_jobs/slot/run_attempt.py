@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -25,17 +24,13 @@ from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.host import folder_problem, host_name
 from spark_jobs.slot.runners import TrialRunner
 from spark_jobs.slot.trial_events import columns_of, row_name, write_outcome
-from spark_jobs.storage.files import WritableFiles, check_writable
+from spark_jobs.storage.files import LocalFiles, WritableFiles, check_writable
 from spark_jobs.storage.local_files import write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.events.event_file import EventFile
+from spark_jobs.warm.executor import spark_folder
 from spark_jobs.zygote.link import Tell
-
-
-def _scratch_folder() -> str | None:
-    """Return a folder of Spark's, which is removed with the executor, however that ends."""
-    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
 def _files(config: SlotConfig) -> contextlib.closing[WritableFiles]:
@@ -70,7 +65,7 @@ def run_attempt(
             _write(config, Path(root.path), Path(place.path), lambda: None, say)
         with (
             _files(config) as files,
-            run_folder(place, config.program.data.hadoop, scratch=_scratch_folder()) as folder,
+            run_folder(place, config.program.data.hadoop, scratch=spark_folder()) as folder,
             _scratch_of(attempt) as own,
         ):
             paths = AttemptPaths(folder.path, own)
@@ -106,17 +101,12 @@ def run_attempt(
     return msgspec.structs.replace(outcome, trial=trial.id)
 
 
-@contextlib.contextmanager
-def _scratch_of(attempt: Attempt) -> Iterator[Path | None]:
-    """Yield the folder for the files of a train function that are not kept; None at rank 0.
+def _scratch_of(attempt: Attempt) -> contextlib.AbstractContextManager[Path | None]:
+    """Make a folder for the files of a train function that are not kept; None at rank 0.
 
     TensorBoard would show curves in the folder of a worker as those of one more trial.
     """
-    if not attempt.rank:
-        yield None
-        return
-    with temporary_folder(_scratch_folder()) as path:
-        yield path
+    return temporary_folder(spark_folder()) if attempt.rank else contextlib.nullcontext()
 
 
 def _run(
@@ -193,9 +183,7 @@ def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> boo
     if folder_problem(Location.parse(config.root), config.program.data.hadoop, say):
         return False
     try:
-        here = Location("file", "", str(top))
-        with contextlib.closing(writable_files_at(here, config.program.data.hadoop)) as files:
-            check_writable(files, here)
+        check_writable(LocalFiles(), Location("file", "", str(top)))
     except OSError:
         return False
     return True

@@ -130,7 +130,8 @@ class InProcessRunner:
 @contextlib.contextmanager
 def _output_in(paths: AttemptPaths) -> Iterator[None]:
     """Redirect this process' stdout and stderr, native code's too, to the attempt's files."""
-    _flush_output()
+    sys.stdout.flush()
+    sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
     try:
         for path, descriptor in ((paths.stdout, 1), (paths.stderr, 2)):
@@ -154,11 +155,6 @@ def _lines_to(descriptor: int) -> IO[str]:
     return open(
         descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
     )
-
-
-def _flush_output() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
 
 
 class ProcessRunner:
@@ -273,22 +269,19 @@ class ProcessRunner:
 
     def stop(self, trial: int, reason: str) -> None:
         """Send a stop request to the trial's process."""
-        running = self._zygote
-        if running is not None:
-            running.stop(trial, reason)
+        if (zygote := self._zygote) is not None:
+            zygote.stop(trial, reason)
 
     def end(self, attempt: Attempt, reason: str) -> None:
         """End the attempt's process, as at its time limit."""
-        running = self._zygote
-        if running is not None:
-            running.end(attempt, reason)
+        if (zygote := self._zygote) is not None:
+            zygote.end(attempt, reason)
 
     def abandon(self) -> None:
         """End the trial's process."""
         self._abandoned = True
-        running = self._zygote
-        if running is not None:
-            running.abandon()
+        if (zygote := self._zygote) is not None:
+            zygote.abandon()
 
     def _start(self) -> ZygoteLink:
         """Return a new zygote, from a keeper as long as these have one."""

@@ -53,8 +53,7 @@ def run_slot(job: int, lent: Lent, function: Lent) -> None:
     except OSError as error:
         raise RuntimeError(f"{PROBLEM}host {host_name()} {not_lent(error)}") from None
     task = TaskContext.get()
-    if task is None:
-        raise RuntimeError("a slot runs inside a Spark task")
+    assert task is not None, "a slot runs inside a Spark task"
     slot = str(SlotId(job, task.partitionId(), task.attemptNumber()))
     run_trials(config, program, slot, task)
 
@@ -82,14 +81,13 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> Non
     environment = trial_environment(
         gpus, spark_assigns_gpus=config.spark_assigns_gpus, cpus=task.cpus(), share=share
     )
-    assigned = bool(gpus) or config.spark_assigns_gpus
     host = host_name()
     executor = executor_here(FOLDER) if config.relayed else None
     relayed = None if executor is None else relayed_channel(executor, config.address, slot)
     channel, detour = (
         (relayed, "") if relayed else connect(config.address, slot, host, program.data.hadoop)
     )
-    free = 0 if assigned else host_gpus()
+    free = 0 if gpus or config.spark_assigns_gpus else host_gpus()
     hello = Hello(slot=slot, host=host, free_gpus=free, detour=detour, gpus=tuple(gpus))
     mark = Location.parse(config.mark) if config.mark else None
     watch = DriverWatch(mark, program.data.hadoop, channel.__exit__)

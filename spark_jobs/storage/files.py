@@ -218,6 +218,13 @@ class LocalFiles:
         """Do nothing: there are no connections."""
 
 
+def content_of(files: Files, status: FileStatus) -> bytearray:
+    """Return a file's bytes, up to the length in `status`."""
+    data = bytearray()
+    files.read(status, data.extend)
+    return data
+
+
 def check_writable(files: WritableFiles, folder: Location) -> None:
     """Create a folder if it is missing, and write, rename and remove a file in it.
 

@@ -70,12 +70,9 @@ class FsspecFiles:
         return FileStatus(
             location=location,
             length=length,
-            version="" if folder else self._version(location),
+            version="" if folder else str(self._system.ukey(_key(location))),
             is_folder=folder,
         )
-
-    def _version(self, location: Location) -> str:
-        return str(self._system.ukey(_key(location)))
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from search.errors import InvalidArgument, shown
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
 _STORES = "hdfs|webhdfs|swebhdfs|s3|s3a|s3n|gs|abfs|abfss|wasb|wasbs|adl|dbfs|file"
 _ALMOST_URL = re.compile(rf"(({_STORES}):(?!//)|([A-Za-z][A-Za-z0-9+.-]*):/(?!/)).*", re.I | re.S)
+_AUTHORITY = r"((\[[0-9A-Fa-f:.]+\]|[^:\s@\[\]]+)(:[0-9]{1,5})?)?"
 _DATABRICKS = re.compile(r"dbfs:/+", re.IGNORECASE)
 HADOOP = ("hdfs", "webhdfs", "swebhdfs")
 
@@ -94,6 +95,3 @@ def _hint(name: str) -> str:
         return f"on Databricks, write {shown('/dbfs/' + name[found.end() :])}"
     url = "a URL has two slashes after its colon, and a third before the path"
     return f"{url}; a path of this host is {shown('./' + name)}"
-
-
-_AUTHORITY = r"((\[[0-9A-Fa-f:.]+\]|[^:\s@\[\]]+)(:[0-9]{1,5})?)?"

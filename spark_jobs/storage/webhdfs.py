@@ -94,7 +94,8 @@ class WebHdfs:
         settings: HadoopSettings,
         patience: float = time_limits.HDFS_OUTAGE,
     ) -> None:
-        self._urls = settings.namenodes(location)
+        urls = settings.namenodes(location)
+        self._where = " or ".join(urls)
         self._user = settings.user
         self._patience = patience
         self._silent = True  # until the warning that HDFS does not answer
@@ -103,7 +104,7 @@ class WebHdfs:
         session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
         authenticate(session, location, settings)
         self._session = session
-        self._client = _Client(";".join(self._urls), timeout=_TIMEOUT, session=session)
+        self._client = _Client(";".join(urls), timeout=_TIMEOUT, session=session)
 
     def status(self, location: Location) -> FileStatus:
         """Return the file or folder at a location."""
@@ -255,8 +256,7 @@ class WebHdfs:
             raise self._unreachable(location, error) from None
         except (ValueError, LookupError, TypeError):  # for unexpected answers
             raise OSError(
-                f"{location}: the server at {' or '.join(self._urls)} is no WebHDFS; is the "
-                "address right?"
+                f"{location}: the server at {self._where} is no WebHDFS; is the address right?"
             ) from None
         except requests.exceptions.SSLError as error:
             if "CERTIFICATE" in _root_cause(error).upper():
@@ -270,7 +270,7 @@ class WebHdfs:
             self._silent = False
             _LOGGER.warning(
                 "%s does not answer (%s); retrying for %g s",
-                " or ".join(self._urls),
+                self._where,
                 _root_cause(error),
                 self._patience,
             )
@@ -279,7 +279,7 @@ class WebHdfs:
         text = without_token(str(error).split("\n")[0][:300])  # a Java stack trace may follow
         if _is_transient(error):
             return ConnectionError(f"{location}: HDFS failed for {self._patience:g} s: {text}")
-        who = f"as user {self._user or 'nobody'} at {' or '.join(self._urls)}"
+        who = f"as user {self._user or 'nobody'} at {self._where}"
         if error.exception == "FileNotFoundException":
             return FileNotFoundError(errno.ENOENT, f"no such file or folder, {who}", str(location))
         if denied := why_denied(error.exception, text, who):
@@ -288,7 +288,7 @@ class WebHdfs:
             return OSError(f"{location}: it became shorter while it was read; {CHANGED}")
         if "Hadoop IPC port" in text:
             return OSError(
-                f"{location}: {' or '.join(self._urls)} is Hadoop's RPC port; WebHDFS answers on "
+                f"{location}: {self._where} is Hadoop's RPC port; WebHDFS answers on "
                 "another, by default 9870"
             )
         return OSError(
@@ -300,7 +300,7 @@ class WebHdfs:
         reason = _root_cause(error)
         kind = ConnectionError if _is_transient(error) else OSError
         return kind(
-            f"{location}: no WebHDFS at {' or '.join(self._urls)} within {self._patience:g} s "
+            f"{location}: no WebHDFS at {self._where} within {self._patience:g} s "
             f"({reason}); is the address right, and does the NameNode run?"
         )
 

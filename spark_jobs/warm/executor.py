@@ -73,10 +73,15 @@ def executor_here(name: str) -> Executor | None:
     Args:
         name: The name of the folder for sockets, in Spark's folder of the executor.
     """
-    folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    if not folder or (jvm := _jvm_above()) is None:
+    folder = spark_folder()
+    if folder is None or (jvm := _jvm_above()) is None:
         return None
     return Executor(Path(folder, name), jvm)
+
+
+def spark_folder() -> str | None:
+    """Return a folder of Spark's, which is removed with the executor, however that ends."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
 def _jvm_above() -> int | None:
