@@ -22,12 +22,15 @@ LARGEST_MESSAGE = 1 << 20
 MOST_METRICS = 1_000
 """Maximum reported metrics of a trial that are kept."""
 
+_NUMBER = r"(?:0|[1-9][0-9]{0,8})"
+SLOT_NAME = rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
+"""The pattern of a slot's name, see `SlotId`."""
+
 M = TypeVar("M")
 _LONGEST = 10_000  # maximum characters of a sentence
 _LONGEST_NAME = 300  # maximum characters of a host's name or a GPU's address
 _MOST_SAID = 1_000  # maximum sentences or GPUs
-_NUMBER = r"(0|[1-9][0-9]{0,8})"
-_Slot = Annotated[str, msgspec.Meta(pattern=rf"\A{_NUMBER}\.{_NUMBER}\.{_NUMBER}\Z")]
+_Slot = Annotated[str, msgspec.Meta(pattern=rf"\A{SLOT_NAME}\Z")]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0)]
 _Sentence = Annotated[str, msgspec.Meta(max_length=_LONGEST)]

@@ -33,24 +33,23 @@ from spark_jobs.channel.exchange import (
     Refusal,
     SlotChannel,
 )
-from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, decode, encode
-from spark_jobs.storage.files import PART, FileStatus, WritableFiles
+from spark_jobs.messages import LARGEST_MESSAGE, SLOT_NAME, ProtocolError, decode, encode
+from spark_jobs.storage.files import PART, FileStatus, WritableFiles, content_of
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 
-_LISTING = {"file": 0.1}  # seconds between two listings by the driver; on HDFS each is a request
-_LISTING_ELSEWHERE = 0.5
+_LISTING = 0.1  # seconds between two listings by the driver
+_LISTING_ON_HDFS = 0.5  # where each is a request
 _FIRST_PAUSE = 0.02  # seconds between a slot's first two listings; each pause is 1.5 times the last
-_LONGEST_PAUSE = {"file": 0.2}
-_LONGEST_PAUSE_ELSEWHERE = 1.0
+_LONGEST_PAUSE = 0.2
+_LONGEST_PAUSE_ON_HDFS = 1.0
 _WORKERS = 8  # threads that read messages and write answers
 _FAREWELL = 5.0  # seconds to finish writing answers at the end
 
 _LARGEST_LETTER = LARGEST_MESSAGE + 1_000  # bytes of a message with its envelope
 _LARGEST_FILE = _LARGEST_LETTER + Seal.OVERHEAD
-_NUMBER = r"(?:0|[1-9][0-9]{0,8})"
-_NAME = re.compile(rf"({_NUMBER}\.{_NUMBER}\.{_NUMBER})-({'|'.join(CALLS)})-([1-9][0-9]{{0,14}})")
+_NAME = re.compile(rf"({SLOT_NAME})-({'|'.join(CALLS)})-([1-9][0-9]{{0,14}})")
 _REQUESTS, _ANSWERS = "requests", "answers"
 
 
@@ -116,7 +115,7 @@ class FileChannelServer:
         self._folder = location.below(secrets.token_hex(8))
         self.address = FileChannelAddress(str(self._folder), Seal.new_key())
         self._seal = Seal(self.address.key)
-        self._pause = _LISTING.get(location.scheme, _LISTING_ELSEWHERE)
+        self._pause = _LISTING if location.scheme == "file" else _LISTING_ON_HDFS
         self._files: queue.SimpleQueue[WritableFiles] = queue.SimpleQueue()
         self._heard: dict[str, int] = {}  # last number by slot and call
         self._lock = threading.Lock()
@@ -278,7 +277,7 @@ class FileChannelClient(SlotChannel):
         self._requests = folder.below(_REQUESTS)
         self._answers = folder.below(f"{_ANSWERS}/{slot}")
         self._seal = Seal(address.key)
-        self._longest = _LONGEST_PAUSE.get(folder.scheme, _LONGEST_PAUSE_ELSEWHERE)
+        self._longest = _LONGEST_PAUSE if folder.scheme == "file" else _LONGEST_PAUSE_ON_HDFS
         self._closed = threading.Event()
         with contextlib.closing(writable_files_at(folder, hadoop)) as files:
             files.status(self._requests)  # a missing folder must not be created here
@@ -343,9 +342,7 @@ def _read(files: WritableFiles, status: FileStatus) -> bytes:
     """
     if status.is_folder or status.is_link or not 0 < status.length <= _LARGEST_FILE:
         raise SealBroken(f"{status.location} is no file of ours")
-    pieces: list[bytes] = []
-    files.read(status, pieces.append)
-    return b"".join(pieces)
+    return bytes(content_of(files, status))
 
 
 def _is_older(name: str, current: str) -> bool:

@@ -41,7 +41,7 @@ from spark_jobs.channel.file_channel import FileChannelAddress
 from spark_jobs.channel.joined_calls import LARGEST_FRAME, Answering
 from spark_jobs.messages import LARGEST_MESSAGE
 
-_SERVICE = "experiment.Channel"
+SERVICE = "experiment.Channel"
 JOINED = "Joined"  # the call of a relay: a stream of frames, see `joined_calls`
 _KEY = "attempt-key"  # metadata, both ways
 _CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -226,7 +226,7 @@ class ChannelServer:
             for call in CALLS
         }
         handlers[JOINED] = grpc.stream_stream_rpc_method_handler(self._answer_joined)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         credentials = grpc.ssl_server_credentials([(key, certificate)])
         host = f"[{self._host}]" if ":" in self._host else self._host
         port = server.add_secure_port(f"{host}:0", credentials)
@@ -274,7 +274,7 @@ class _TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has
     """Refuses calls without the run's token, before their message is read."""
 
     def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}".encode()
+        self._expected = authorization(token)[1].encode()
         self._refusal = grpc.stream_unary_rpc_method_handler(_refuse)
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
@@ -291,6 +291,11 @@ async def _refuse(requests: Any, context: Any) -> None:
 def credentials_of(address: Address) -> Any:
     """Return gRPC's credentials for connections to an address."""
     return grpc.ssl_channel_credentials(address.certificate.encode())
+
+
+def authorization(token: str) -> tuple[str, str]:
+    """Return the metadata of a call with a run's token."""
+    return "authorization", f"Bearer {token}"
 
 
 def client_options() -> list[tuple[str, Any]]:
@@ -320,9 +325,7 @@ class ChannelClient(SlotChannel):
         self._channel = grpc.secure_channel(
             address.target, credentials_of(address), client_options()
         )
-        self._hello = self._channel.unary_unary(f"/{_SERVICE}/Hello")
-        self._next = self._channel.unary_unary(f"/{_SERVICE}/Next")
-        self._report = self._channel.unary_unary(f"/{_SERVICE}/Report")
+        self._methods = {call: self._channel.unary_unary(f"/{SERVICE}/{call}") for call in CALLS}
 
     def __exit__(self, *error: object) -> None:
         self._channel.close()
@@ -350,12 +353,11 @@ class ChannelClient(SlotChannel):
 
     @property
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return ("authorization", f"Bearer {self._token}"), (_KEY, self._key)
+        return authorization(self._token), (_KEY, self._key)
 
     def _ask(self, call: Call, request: bytes, longer: float = 0.0) -> tuple[bytes, str]:
-        method = {"Hello": self._hello, "Next": self._next, "Report": self._report}[call]
         try:
-            answer, done = method.with_call(
+            answer, done = self._methods[call].with_call(
                 request, timeout=time_limits.ANSWER + longer, metadata=self._metadata
             )
         except grpc.RpcError as error:

@@ -34,6 +34,9 @@ class WaitingLines(Generic[T]):
         self._lines: dict[Hashable, _Line[T]] = {}
         self._of: dict[str, _Line[T]] = {}  # the line of each slot
 
+    def __len__(self) -> int:
+        return len(self._of)
+
     def get(self, slot: str) -> T | None:
         """Return a slot's waiting call, or None."""
         line = self._of.get(slot)

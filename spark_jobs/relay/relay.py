@@ -20,7 +20,14 @@ import grpc
 import msgspec
 
 from spark_jobs import time_limits
-from spark_jobs.channel.grpc_channel import JOINED, Address, client_options, credentials_of
+from spark_jobs.channel.grpc_channel import (
+    JOINED,
+    SERVICE,
+    Address,
+    authorization,
+    client_options,
+    credentials_of,
+)
 from spark_jobs.channel.joined_calls import MOST_CALLS, Answered, Asking, Called
 from spark_jobs.messages import ProtocolError
 from spark_jobs.relay.handshake import greet_slot
@@ -51,8 +58,8 @@ class Relay:
         self._slots = 0  # connections
         self._changed = asyncio.Event()
         channel = grpc.aio.secure_channel(address.target, credentials_of(address), client_options())
-        metadata = (("authorization", f"Bearer {address.token}"),)
-        stream = channel.stream_stream(f"/experiment.Channel/{JOINED}")
+        metadata = (authorization(address.token),)
+        stream = channel.stream_stream(f"/{SERVICE}/{JOINED}")
         self._asking = Asking(lambda: stream(metadata=metadata))
         self._reached = asyncio.ensure_future(_is_reached(channel))
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from search.errors import InvalidArgument, shown
-from spark_jobs import time_limits
 from spark_jobs.storage.files import Files, LocalFiles, WritableFiles
 from spark_jobs.storage.fsspec_files import FsspecFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import HADOOP, Location
 
 
-def files_at(
-    location: Location, hadoop: HadoopSettings, *, patience: float = time_limits.HDFS_OUTAGE
-) -> Files:
+def files_at(location: Location, hadoop: HadoopSettings, *, patience: float | None = None) -> Files:
     """Return the store of a location, to read from; the caller closes it.
 
     Args:
         location: A location.
         hadoop: The settings of HDFS.
-        patience: Seconds for which failed requests to an HDFS are repeated.
+        patience: Seconds for which failed requests to an HDFS are repeated. Default: those of
+            `WebHdfs`.
 
     Raises:
         InvalidArgument: The settings lack the address of an HDFS.
@@ -30,7 +28,7 @@ def files_at(
 
 
 def writable_files_at(
-    location: Location, hadoop: HadoopSettings, *, patience: float = time_limits.HDFS_OUTAGE
+    location: Location, hadoop: HadoopSettings, *, patience: float | None = None
 ) -> WritableFiles:
     """Return the store of a location, to read from and write to; arguments as of `files_at`.
 
@@ -43,4 +41,4 @@ def writable_files_at(
         raise InvalidArgument("path", "a path or hdfs://host:8020/path", shown(str(location)))
     from spark_jobs.storage.webhdfs import WebHdfs  # late: trials without HDFS do not need it
 
-    return WebHdfs(location, hadoop, patience)
+    return WebHdfs(location, hadoop, **({} if patience is None else {"patience": patience}))

@@ -119,11 +119,7 @@ class Objective:
                 f"the History has no number under {name!r}: {shown(history[name])}"
             )
         at_best = {key: values[best] for key, values in history.items() if len(values) > best}
-        return (
-            self._read_mapping(at_best)
-            if self.key
-            else Objective(name, self.direction).read(at_best)
-        )
+        return Objective(name, self.direction)._read_mapping(at_best)
 
     def _name(self, keys: Mapping[Any, Any]) -> str:
         got = ", ".join(shown(key, 40) for key in list(keys)[:20]) or "none"

@@ -20,7 +20,6 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -156,12 +155,11 @@ def evaluate(
         seed=program.seed,
     )
     try:
-        share = limited(program.gpu_share)
         with (
             connected(attempt.gang, limit) as running.communicator,
             context.entered(running),
             default_writer(folder),
-            share,
+            limited(program.gpu_share),
             training_with(
                 program.strategy, attempt.gang, running.communicator, lambda: running.repeat
             ),
@@ -204,9 +202,7 @@ def stopped(
     name = None
     with contextlib.suppress(AmbiguousObjective):  # it was not stopped by a rule
         name = objective.reported(metrics)
-    value = None if name is None else metrics[name]
-    if value is None or not math.isfinite(value):
-        value = None
+    value = metrics[name] if name is not None and math.isfinite(metrics[name]) else None
     step = None if last is None else last.step
     return Outcome(
         trial,
@@ -317,7 +313,8 @@ def run_child(
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with_suppressed_flush(stream)
+            with contextlib.suppress(Exception):  # user code may have closed or replaced it
+                stream.flush()
         os._exit(code)  # no atexit handlers: TensorFlow's destructors may block
 
 
@@ -349,14 +346,6 @@ def print_lines() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")
-
-
-def with_suppressed_flush(stream: Any) -> None:
-    """Flush a stream that user code may have closed or replaced."""
-    try:
-        stream.flush()
-    except Exception:
-        return
 
 
 def import_modules(names: tuple[str, ...]) -> None:

@@ -140,7 +140,7 @@ class Zygote:
         outcome = _written(task.attempt.trial.id, child.outcome, seconds)
         code = os.waitstatus_to_exitcode(status)
         complaints = AttemptPaths(Path(task.folder)).stderr
-        if not room or not out_of_memory.ended_by_memory(
+        if room and not out_of_memory.ended_by_memory(
             code,
             complaints,
             kills=out_of_memory.oom_kills(self._oom_kills) - kills,

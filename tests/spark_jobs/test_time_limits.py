@@ -5,7 +5,7 @@ import pytest
 from spark_jobs import time_limits as limits
 from spark_jobs.channel import exchange, file_channel, reporter
 
-_LOOKS = file_channel._LISTING_ELSEWHERE + file_channel._LONGEST_PAUSE_ELSEWHERE
+_LOOKS = file_channel._LISTING_ON_HDFS + file_channel._LONGEST_PAUSE_ON_HDFS
 
 RELATIONS = {
     "the driver allows the pings of slots": limits.KEEPALIVE_ALLOWED < limits.KEEPALIVE,

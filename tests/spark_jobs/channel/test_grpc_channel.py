@@ -342,7 +342,9 @@ def test_a_call_with_a_lot_of_metadata_is_refused_and_the_server_continues():
         ChannelClient(server.address, "1.0.0") as slot,
     ):
         with pytest.raises(grpc.RpcError) as caught:
-            slot._next(b"", timeout=30, metadata=(*slot._metadata, ("more", "x" * 5_000)))
+            slot._methods["Next"](
+                b"", timeout=30, metadata=(*slot._metadata, ("more", "x" * 5_000))
+            )
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert slot.next() is None
 
