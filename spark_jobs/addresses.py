@@ -33,6 +33,27 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def bound(address: str) -> socket.socket:
+    """Return a socket that is bound to "host:port", and does not listen.
+
+    A slot holds the port with SO_REUSEADDR, so this socket needs it, too. A port on which another
+    program listens is noticed here all the same.
+
+    Raises:
+        OSError: It is no address of this host, or another program has it.
+    """
+    host, port = split_address(address)
+    family, *_, local = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    plain = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
+        plain.bind(local)
+    except BaseException:
+        plain.close()
+        raise
+    return plain
+
+
 def is_loopback(host: str) -> bool:
     """Return whether this is an address at which a host reaches only itself."""
     with contextlib.suppress(ValueError):

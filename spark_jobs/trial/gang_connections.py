@@ -6,12 +6,13 @@ Both are made before the train function runs.
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from search.errors import ExperimentError
+from spark_jobs.addresses import bound
 from spark_jobs.messages import Gang
+from spark_jobs.strategies.in_step.ports import port_taken
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
@@ -56,11 +57,8 @@ def connected(
     except GangBroken as error:
         raise NotConnected(str(error)) from None
     except OSError as error:
-        raise NotConnected(
-            f"worker {gang.rank} cannot listen at {membership.members[gang.rank]} "
-            f"({error.strerror or error}); another program may have taken the port: set "
-            "spark.experiment.workerPorts to ports that no other program uses"
-        ) from None
+        taken = port_taken(f"worker {gang.rank}", membership.members[gang.rank], error)
+        raise NotConnected(str(taken)) from None
 
 
 def training_with(
@@ -87,23 +85,3 @@ def training_with(
     from spark_jobs.strategies.entering import entered
 
     return entered(strategy, members=gang.servers, communicator=communicator, repeat=repeat)
-
-
-def bound(address: str) -> socket.socket:
-    """Return a socket that is bound to an address, and does not listen.
-
-    The slot holds the port with SO_REUSEADDR, so this socket needs it, too. A port on which another
-    program listens is noticed here all the same.
-    """
-    from spark_jobs.communicator.membership import host_and_port
-
-    host, port = host_and_port(address)
-    family, *_, local = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    plain = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
-        plain.bind(local)
-    except BaseException:
-        plain.close()
-        raise
-    return plain

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import socket
-
 from search.errors import ExperimentError
+from spark_jobs.addresses import bound
 
 
 class PortTaken(ExperimentError):
     """Another program has the port for a framework's server; the train function has not run."""
 
 
-def port_taken(framework: str, address: str, error: OSError) -> PortTaken:
-    """Return the error of a port at which a framework's server cannot listen.
+def port_taken(listener: str, address: str, error: OSError) -> PortTaken:
+    """Return the error of a port at which a framework's server, or a worker, cannot listen.
 
     Args:
-        framework: The framework.
+        listener: The framework, or the worker.
         address: The address, as "host:port".
         error: What the kernel says.
     """
     return PortTaken(
-        f"{framework} cannot listen at {address} ({error.strerror or error}); another program "
+        f"{listener} cannot listen at {address} ({error.strerror or error}); another program "
         "may have taken the port: set spark.experiment.workerPorts to ports that no other "
         "program uses"
     )
@@ -36,12 +35,7 @@ def check_free(framework: str, address: str) -> None:
     Raises:
         PortTaken: One does.
     """
-    name, _, port = address.rpartition(":")
     try:
-        found = socket.getaddrinfo(name.strip("[]"), int(port), type=socket.SOCK_STREAM)
-        family, kind, protocol, _, where = found[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)  # as the slot holds it
-            probe.bind(where)
+        bound(address).close()
     except OSError as error:
         raise port_taken(framework, address, error) from None

@@ -10,12 +10,11 @@ from concurrent import futures
 import grpc
 import pytest
 
-from spark_jobs.addresses import OwnAddress, split_address
+from spark_jobs.addresses import OwnAddress, bound, split_address
 from spark_jobs.messages import Gang
 from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS, HeldPorts, NoPort
 from spark_jobs.slot.gang.variables import variables_of
-from spark_jobs.trial.gang_connections import bound
 
 HERE = OwnAddress(socket.AF_INET, "127.0.0.1")
 
