@@ -155,7 +155,7 @@ class Next(_Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The slots that run an attempt together, as one of them sees it. Secret, by its key.
+    """The slots that run an attempt together, as one of them sees it. Secret: it has the gang's key.
 
     Attributes:
         rank: The rank of this member, from 0; the outcome of rank 0 is the trial's.
@@ -248,7 +248,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     Attributes:
         stop: Why the trial is to stop, for people; '' to continue. It returns, or raises.
         end: Why its process is to be ended at once, with its gang; '' to continue.
-        pause: Least seconds from this message of the slot to the next one.
+        pause: Minimum seconds between this message and the slot's next one.
         last_only: Whether the driver needs only the last value of each metric, while a trial runs.
     """
 

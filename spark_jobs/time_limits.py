@@ -19,15 +19,15 @@ RECONNECT = 5.0
 """Maximum between two tries to connect; gRPC's default of two minutes would be above `ANSWER`."""
 
 IDLE = 60.0
-"""Without a call before the driver closes a connection: above `SLOT_BEAT`, so that it stays open
+"""Until the driver closes a connection without calls: above `SLOT_BEAT`, so that it stays open
 while a trial runs."""
 
 WAIT = 10.0
 """For the driver to answer a waiting slot that there is no work yet."""
 
 LONGER_WAIT = 90.0
-"""Maximum by which many slots wait longer than `WAIT`, by the driver's last answer; `ANSWER` is as
-much longer for them. Not through the mailbox: there a missing answer tells of a dead driver."""
+"""Maximum added to `WAIT` and `ANSWER` where there are many slots; the driver's last answer says
+how much. Not through the mailbox, where a missing answer means a dead driver."""
 
 ANSWER = 20.0
 """For the answer to one call: above `WAIT`, which is no outage, and above what `KEEPALIVE` takes to
@@ -41,7 +41,7 @@ MAILBOX_WAIT = 30.0
 MAILBOX_ANSWER = 60.0
 """`ANSWER` for the mailbox: above `MAILBOX_WAIT` and the listings of both sides."""
 
-# Both ways.
+# Through gRPC and through the mailbox.
 
 LAST_REPORTS = 90.0
 """For a trial's last reports to arrive: above `ANSWER` and `MAILBOX_ANSWER`, so that unanswered
@@ -70,7 +70,7 @@ can read the driver's mark has left."""
 # Lost slots. Where Spark does not report them, the driver infers them from their silence.
 
 SLOT_BEAT = 30.0
-"""Without a report until a slot sends a heartbeat of its trial."""
+"""Until a slot without a report sends a heartbeat of its trial."""
 
 GANG_BEAT = 1.0
 """`SLOT_BEAT` of a trial on several slots: so each hears soon that another one has failed."""
@@ -84,7 +84,7 @@ messages on: many times `GANG_BEAT`, after which they hear of it and send the ne
 two of `MAILBOX_GANG_BEAT`."""
 
 SLOT_SILENCE = 300.0
-"""Without a message until a slot counts as lost: above two unanswered calls in a row, also of slots
+"""Until a slot without a message counts as lost: above two unanswered calls in a row, also of slots
 that wait longer. A slot is silent, too, while it starts a process, which may take a minute or
 two."""
 
@@ -98,7 +98,7 @@ DRIVER_BEAT = 5.0
 """Between two signs of life of a driver, and between two readings of them by a slot."""
 
 DRIVER_SILENCE = 30.0
-"""Without a sign of life until a driver is presumed dead: some may be late on slow storage."""
+"""Until a driver without a sign of life is presumed dead: some may be late on slow storage."""
 
 LEAVING = SLOT_BEAT + MAILBOX_ANSWER + DRIVER_SILENCE
 """From a driver's last sign of life until its slots leave: a slot whose trial reports nothing calls
@@ -110,7 +110,7 @@ ZYGOTE_BEAT = 5.0
 """Between two signs of life of a zygote while a trial runs."""
 
 ZYGOTE_SILENCE = 60.0
-"""Without a sign of life until the slot ends a zygote: many beats, since a host may be busy."""
+"""Until the slot ends a zygote without a sign of life: many beats, since a host may be busy."""
 
 STOP_HEARD = 60.0
 """Minimum for a trial to receive a stop request."""
@@ -159,8 +159,8 @@ RELAY_SILENCE = 10.0
 """For an answer of a relay, before it is asked whether it runs."""
 
 RELAY_ANSWER = 5.0
-"""For its answer to that, and to take a message: with `RELAY_SILENCE` below `ANSWER`, so that a
-call notices a relay that hangs."""
+"""For a relay to answer whether it runs, and to take a message: with `RELAY_SILENCE` below
+`ANSWER`, so that a call notices a relay that hangs."""
 
 RELAY_OUTAGE = 60.0
 """For calls that a relay cannot pass on, before a slot connects to the driver itself: far below

@@ -137,7 +137,7 @@ class Exchange:
     def begin(
         self, call: Call, request: bytes, key: str, patience: float
     ) -> Reply | asyncio.Future[Reply]:
-        """Return the answer to a message, or where it will be if the slot has to wait for work.
+        """Return the answer to a message, or a future of it if the slot has to wait for work.
 
         A task for each slot that waits would take more memory than all else about the slot.
 

@@ -1,7 +1,7 @@
 """Calls of many slots over one stream: frames with several calls, and frames with their answers.
 
 A relay on an executor sends the calls of its slots so. The messages of slots and their answers are
-JSON, as ever; the frames around them are MessagePack, which holds them unchanged.
+JSON, unchanged; the frames around them are MessagePack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_jobs.channel.exchange import Call, Exchange, Refusal, Reply
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError
 
 LARGEST_FRAME = LARGEST_MESSAGE + (1 << 16)
-"""Maximum bytes of a frame: the largest message, with what is around it, fits into one."""
+"""Maximum bytes of a frame: the largest message with its envelope fits into one."""
 
 MOST_CALLS = 1_024
 """Maximum calls at once of one stream: two for each slot of an executor with 512."""

@@ -53,9 +53,9 @@ class Reporter:
     """Sends reports from a thread of its own, so that no trial waits for the driver.
 
     A context manager. While the driver does not answer, reports wait, and the oldest are dropped
-    when there are too many. For a trial without reports for long, an empty message says that it
-    runs. So the driver notices that a slot is gone, and a slot that its trial was given up, or that
-    its gang has broken.
+    when there are too many. A trial that has reported nothing for a while gets a heartbeat, an
+    empty message: the driver notices lost slots by it, and the answer tells a slot that its trial
+    was given up, or that its gang is broken.
 
     The driver of many slots answers that it wants few messages: then reports wait to share one, and
     those of which it wants only the last values are merged, and dropped when their trial has ended.
@@ -136,7 +136,7 @@ class Reporter:
     def flush(self, seconds: float) -> bool:
         """Wait until everything is sent, for at most this many seconds; return whether it is.
 
-        Of the reports only what the driver needs after the end of their trial.
+        Drops reports that the driver does not need after the end of their trial.
         """
         with self._changed:
             if self._heard.last_only:

@@ -25,7 +25,7 @@ _LATE = 30.0  # seconds for the last messages of a member that has left after it
 
 
 class Meeting:
-    """The calls at which the members meet, each in its own time.
+    """Calls that wait for all members, however late they come.
 
     A member that waits asks the others now and then what they do, in a thread. So it hears soon of
     one that has ended, or that waits for this member in a training step that it will not make; and

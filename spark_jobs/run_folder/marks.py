@@ -72,7 +72,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     def is_of_this_system(self) -> bool:
-        """Whether its driver ran on this system, since its last boot."""
+        """Return whether its driver ran on this system, since its last boot."""
         here = Origin.of_this_process()
         return here is not None and self.origin is not None and here.boot == self.origin.boot
 

@@ -228,7 +228,7 @@ def _age(found: tuple[str, _Look]) -> tuple[bool, int, bool]:
 
 
 def _is_of(error: FileNotFoundError, source: Path) -> bool:
-    """Whether the missing file is the one of this host, which may exist again by now."""
+    """Return whether the missing file is the one of this host, which may exist again by now."""
     return error.filename is not None and Path(error.filename) == source
 
 

@@ -58,9 +58,8 @@ class SlotJob:
 
     Attributes:
         error: Spark's error; None unless the job has failed.
-        result: What its slots yielded, set if the job succeeded: an Arrow table of rows. Without a
-            schema of rows it is the number of items in a classic session, and None in Spark
-            Connect.
+        result: Set if the job succeeded: an Arrow table of the rows that its slots yielded; for
+            slots without rows the number of their items, or None in Spark Connect.
     """
 
     def __init__(

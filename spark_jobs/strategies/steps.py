@@ -27,7 +27,7 @@ class Steps:
 
 
 def is_due(every: int, before: int, steps: int) -> bool:
-    """Return whether what comes after each `every` steps is due.
+    """Return whether a multiple of `every` was reached since the last check.
 
     Args:
         every: A number of steps.

@@ -91,7 +91,7 @@ def barrier() -> None:
 
 
 def _communicator() -> Communicator:
-    """Return the trial's; that of a gang of one outside a trial, and in a trial on one slot."""
+    """Return the trial's communicator; without one, that of a gang of one."""
     running = context.current()
     if running is not None and running.communicator is not None:
         return running.communicator

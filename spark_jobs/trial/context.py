@@ -74,7 +74,8 @@ class TrialContext:
         reports: The number of reports without a step so far.
         epoch: The last epoch that Keras' callback reported.
         last: The last step that was sent, with the last reported value of each metric.
-        reported: The same of the last reports of this call, which not all workers send.
+        reported: The last step of this call and its metrics, in the form of `last`, whether they
+            were sent or not: workers of a rank above 0 send none.
         stopped: Why it is to stop, once it has received the request; else ''.
         events: Its event file, after the first report.
         held: Descriptors of the copies that it reads, one for each, by device and inode of their

@@ -153,9 +153,9 @@ class Collectives:
     ) -> tuple[int, float] | None:
         """Return which array has an infinite result, and the number too large for 16 bits.
 
-        Results are infinite in all members or in none. So all ask each other then, whether that is
-        of a number too large. If so, they ask where the arrays were infinite before the call, since
-        the results are there, too.
+        A result that is infinite is so in all members. They then exchange the largest number that
+        was too large, and where their arrays were infinite before the call: those results are
+        infinite for that reason.
 
         Args:
             given: The arrays of this member.

@@ -10,7 +10,7 @@ from spark_jobs.communicator.arrays import Array
 LARGEST = float(np.finfo(np.float16).max)
 """The largest number that 16 bits hold."""
 
-_EXPONENT = 0x7C00  # the bits that are all set in infinity and in what is no number
+_EXPONENT = 0x7C00  # the bits that are all set in infinities and in NaN
 
 
 class Halves:

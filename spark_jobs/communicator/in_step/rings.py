@@ -66,7 +66,7 @@ class Rings:
 
     @property
     def sender(self) -> Sender:
-        """What sends to the next rank in the first ring."""
+        """The sender to the next rank in the first ring."""
         return self._senders[0]
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class Rings:
 
         Args:
             flat: The array.
-            reduction: How. The rings are open.
+            reduction: How to reduce it; its rings must be open.
 
         Returns:
             The largest magnitude that was too large for 16 bits in this member; 0 without one.

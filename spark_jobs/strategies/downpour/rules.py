@@ -1,4 +1,4 @@
-"""What a worker sends of its weights, and what it takes: the arithmetic of training out of step."""
+"""The arithmetic of training out of step: changes that a worker sends, weights that it takes."""
 
 from __future__ import annotations
 

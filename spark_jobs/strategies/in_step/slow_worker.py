@@ -148,7 +148,7 @@ class Lags:
         Args:
             figures: The figures of all workers.
         """
-        # By the time of worker 0, so that all begin anew together.
+        # Worker 0's time decides, so that all workers restart together.
         if figures[0, 1].mean() * len(self._steps) < _LONG or not figures[:, 1].all():
             return
         self._steps = []

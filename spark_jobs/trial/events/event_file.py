@@ -66,7 +66,7 @@ class EventFile:
             self._file = None
 
     def is_there(self) -> bool:
-        """Whether the file that was written to is still in the run's folder."""
+        """Return whether the file that was written to is still in the run's folder."""
         try:
             there = os.stat(self.path)
         except OSError:

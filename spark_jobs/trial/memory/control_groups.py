@@ -46,7 +46,7 @@ def memory_limits() -> Iterator[int]:
 
 
 def free_share() -> float:
-    """Return the share of a limit that is free, the least of these groups; 1 without a limit.
+    """Return the smallest free share of these groups' limits; 1 without a limit.
 
     Pages of files that were not read for some time count as free, since the kernel drops them.
     """
