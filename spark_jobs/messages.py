@@ -155,7 +155,7 @@ class Next(_Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The slots that run an attempt together, as one of them sees it. Secret: it has the gang's key.
+    """The slots that run an attempt together, as one of them sees it. Secret: it has their key.
 
     Attributes:
         rank: The rank of this member, from 0; the outcome of rank 0 is the trial's.

@@ -254,18 +254,7 @@ class ProcessRunner:
                 raise Abandoned(f"trial {trial} was ended")
             seconds = time.monotonic() - started
             return Outcome.failed(trial, ended.kind, ended.message, seconds=seconds)
-        outcome = ended.outcome
-        # The failure of a trial that got SIGTERM means nothing.
-        if outcome is not None and not (ended.overdue and outcome.error):
-            return outcome
-        if ended.end_request and ended.overdue:
-            return Outcome(trial, "cancelled", seconds=ended.seconds, reason=ended.end_request)
-        if ended.stopped and ended.overdue:  # it did not reach its next report
-            objective = self._program.objective
-            if self._program.repeats > 1:  # the last repeat is not the mean
-                last = None
-            return stopped(objective, trial, ended.stopped, last, ended.seconds)
-        return _failed(trial, ended, self._timeout)
+        return _outcome_of(self._program, trial, ended, last, self._timeout)
 
     def stop(self, trial: int, reason: str) -> None:
         """Send a stop request to the trial's process."""
@@ -346,6 +335,30 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return children
     except psutil.NoSuchProcess:
         return []
+
+
+def _outcome_of(
+    program: Program, trial: int, ended: Ended, last: Report | None, timeout: float | None
+) -> Outcome:
+    """Return the outcome of a trial whose process has ended.
+
+    Args:
+        program: The settings of the search.
+        trial: The trial's id.
+        ended: How the process ended.
+        last: The trial's last report.
+        timeout: The time limit in seconds, or None.
+    """
+    # The failure of a trial that got SIGTERM means nothing.
+    if ended.outcome is not None and not (ended.overdue and ended.outcome.error):
+        return ended.outcome
+    if ended.end_request and ended.overdue:
+        return Outcome(trial, "cancelled", seconds=ended.seconds, reason=ended.end_request)
+    if ended.stopped and ended.overdue:  # it did not reach its next report
+        if program.repeats > 1:  # the last repeat is not the mean
+            last = None
+        return stopped(program.objective, trial, ended.stopped, last, ended.seconds)
+    return _failed(trial, ended, timeout)
 
 
 def _failed(trial: int, ended: Ended, timeout: float | None) -> Outcome:

@@ -138,22 +138,7 @@ def evaluate(
     """
     trial, started = attempt.trial, time.monotonic() if started is None else started
     seed_random_numbers(program.seed, trial.id)
-    running = context.TrialContext(
-        params=trial.params,
-        folder=folder,
-        trial=trial.id,
-        data=program.data,
-        link=link or NoLink(),
-        clock_lag=program.clock_lag,
-        rank=attempt.rank,
-        workers=attempt.workers,
-        divides_data=program.strategy is not None and program.strategy.divides_data,
-        cores=program.cores,
-        gpu_share=program.gpu_share,
-        max_steps=trial.max_steps,
-        repeats=program.repeats,
-        seed=program.seed,
-    )
+    running = _context_of(program, attempt, folder, link or NoLink())
     try:
         with (
             connected(attempt.gang, limit) as running.communicator,
@@ -184,6 +169,28 @@ def evaluate(
         return stopped(program.objective, trial.id, str(stop), running.last, seconds)
     except BaseException as error:  # also SystemExit and user classes
         return _failed(trial.id, error, time.monotonic() - started)
+
+
+def _context_of(
+    program: Program, attempt: Attempt, folder: Path, link: Link
+) -> context.TrialContext:
+    trial = attempt.trial
+    return context.TrialContext(
+        params=trial.params,
+        folder=folder,
+        trial=trial.id,
+        data=program.data,
+        link=link,
+        clock_lag=program.clock_lag,
+        rank=attempt.rank,
+        workers=attempt.workers,
+        divides_data=program.strategy is not None and program.strategy.divides_data,
+        cores=program.cores,
+        gpu_share=program.gpu_share,
+        max_steps=trial.max_steps,
+        repeats=program.repeats,
+        seed=program.seed,
+    )
 
 
 def stopped(
