@@ -88,6 +88,9 @@ def test_the_table_of_faults_names_what_became_of_the_call_and_of_the_other_tria
 
 def test_rounds_that_came_to_different_ends_are_counted():
     ends = [Run("other", "exits", None, "hung", ran) for ran in (5, 7, 5)]
+    about = report.Circumstances("2026-01-02", 3, False, True, 2, "3.11.7", [])
+    page = report.page([OTHER], FAULTS, ends, about, "peers.svg")
+    assert "not ended. 3 rounds; those that came to different ends are counted.\n" in page
     row = report.fault_table(FAULTS, [OTHER], ends).splitlines()[-1]
     assert row == (
         "| other |  | 2 of 3 rounds: hung; 5 of 7 ran. 1 of 3 rounds: hung; 7 of 7 ran |"
@@ -103,6 +106,7 @@ def test_a_page_has_all_tables_the_load_and_a_warning_if_it_was_quick():
     assert "![" in text
     assert "(peers.svg)" in text
     assert text.count("\n| ---") == 4
+    assert "or the session not ended. One round.\n" in text
     assert "Versions: ray 1.0." in text
 
 

@@ -63,7 +63,8 @@ def page(
     for task in timed:
         parts += [f"## {task.title}", task.text, table(task, entries, runs)]
     if faults:
-        parts += ["## A trial that goes wrong", _OF_FAULTS, fault_table(faults, entries, runs)]
+        text = f"{_OF_FAULTS} {_rounds(faults, runs)}"
+        parts += ["## A trial that goes wrong", text, fault_table(faults, entries, runs)]
     parts += ["## What the rows are", notes(entries), f"Versions: {', '.join(about.versions)}."]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -73,8 +74,18 @@ _OF_FAULTS = (
     "many of the other seven trials ran to their end. In the last column, ours has a time limit of "
     "30 s for each trial, which `isolation='none'` cannot have; other libraries have it for the "
     "search, or for waiting, if they offer that. *Hung*: 90 s after its start the call had not "
-    "returned, or the session not ended. Rounds that came to different ends are counted."
+    "returned, or the session not ended."
 )
+
+
+def _rounds(tasks: Iterable[Task], runs: Iterable[Run]) -> str:
+    """Return a sentence on the rounds of tasks with a fault, which may be fewer than of others."""
+    names = {task.name for task in tasks}
+    counted = collections.Counter((run.peer, run.task) for run in runs if run.task in names)
+    most = max(counted.values(), default=0)
+    if most == 1:
+        return "One round."
+    return f"{most} rounds; those that came to different ends are counted."
 
 
 def _introduction(runs: Iterable[Run], about: Circumstances) -> str:
