@@ -210,11 +210,13 @@ class Standalone:
         if self._launcher is None:
             raise ValueError("this cluster was not started or was stopped")
         spark_class = [str(_SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}"]
-        command = dying_with_parent([*spark_class, "--host", host, *words])
+        # Not as SPARK_CONF_DIR, which the class path would begin with: an archive of classes is not
+        # used after a folder.
+        settings = ("--properties-file", str(self.root / "spark-defaults.conf"))
+        command = dying_with_parent([*spark_class, "--host", host, *settings, *words])
         environment = {
             **os.environ,
             "SPARK_HOME": str(_SPARK),
-            "SPARK_CONF_DIR": str(self.root),
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "128m",
             "SPARK_DAEMON_JAVA_OPTS": jvm.SPARK_OPTIONS,
