@@ -36,6 +36,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 with contextlib.suppress(ModuleNotFoundError):  # tests on a GPU need no Spark
     os.environ.setdefault("SPARK_HOME", str(spark_home()))
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{jvm.SPARK_OPTIONS} -Dspark.authenticate=true")
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", jvm.LAUNCHER_OPTIONS)
 
 
 properties.register()
