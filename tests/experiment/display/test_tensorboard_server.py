@@ -103,16 +103,21 @@ def test_the_page_of_the_search_has_only_the_search(board):
     assert b"<!doctype html>" in get(f"{board.url}{search}")
 
 
-@pytest.mark.parametrize("arguments", [{}, {"generations": True, "trials": 8}], ids=str)
-def test_the_curve_pinned_on_the_page_of_the_search_exists(tmp_path, arguments):
-    with tensorboard(make_run(tmp_path, **arguments)) as board:
-        url = urllib.parse.urlsplit(board.pages["search: curves"])
-        query = urllib.parse.parse_qs(url.query)
-        [card] = json.loads(query["pinnedCards"][0])
-        tags = f"{board.url}{url.path}data/plugin/scalars/tags"
-        wait_for(tags, lambda tags: card["tag"] in tags.get("search", ()))
-        assert (card["plugin"], url.fragment) == ("scalars", "timeseries")
-        assert card["tag"].startswith("generation" if arguments else "search")
+def check_pinned(board, kind):
+    """Check that a curve is pinned on the page of the search, and exists."""
+    url = urllib.parse.urlsplit(board.pages["search: curves"])
+    query = urllib.parse.parse_qs(url.query)
+    [card] = json.loads(query["pinnedCards"][0])
+    tags = f"{board.url}{url.path}data/plugin/scalars/tags"
+    wait_for(tags, lambda tags: card["tag"] in tags.get("search", ()))
+    assert (card["plugin"], url.fragment) == ("scalars", "timeseries")
+    assert card["tag"].startswith(kind)
+
+
+def test_the_curve_pinned_on_the_page_of_the_search_exists(board, tmp_path):
+    check_pinned(board, "search")
+    with tensorboard(make_run(tmp_path, generations=True, trials=8)) as of_generations:
+        check_pinned(of_generations, "generation")
 
 
 def test_the_server_needs_no_tensorflow_for_any_page(board):
@@ -134,22 +139,24 @@ def test_it_listens_on_the_loopback_address_only(board):
     assert {address.ip for address in listening} == {"127.0.0.1"}
 
 
-def test_two_servers_have_different_addresses(board, run):
-    with tensorboard(run) as other:
-        assert other.url != board.url
-
-
-def test_the_address_and_the_pages_are_printed(run, capsys, display):
-    with experiment.tensorboard(str(run)) as board:
-        assert capsys.readouterr().out == f"{board}\n"
+def test_the_address_and_the_pages_are_printed_and_an_error_in_the_block_ends_the_server(
+    run, capsys, display
+):
+    with pytest.raises(KeyError):
+        with experiment.tensorboard(str(run)) as board:
+            assert capsys.readouterr().out == f"{board}\n"
+            raise KeyError
     first, *rest = str(board).splitlines()
     assert first == f"TensorBoard: {board.url}"
     assert rest == [f"  {title}: {address}" for title, address in board.pages.items()]
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        get(board.url)
 
 
-def test_a_result_can_be_given_instead_of_its_folder(run):
-    with tensorboard(experiment.load(run)) as board:
-        assert json.loads(get(f"{board.url}/data/logdir")) == {"logdir": str(run)}
+def test_a_result_can_be_given_and_a_second_server_has_another_address(board, run):
+    with tensorboard(experiment.load(run)) as other:
+        assert json.loads(get(f"{other.url}/data/logdir")) == {"logdir": str(run)}
+        assert other.url != board.url
 
 
 def test_a_run_in_progress_is_read_as_it_grows(tmp_path):
@@ -228,27 +235,16 @@ def test_close_ends_the_server_and_may_be_called_twice(run):
         get(board.url)
 
 
-def test_a_server_leaves_no_file_behind(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with tensorboard(run) as board:
-        get(board.url)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_server_writes_nothing_into_the_run(tmp_path):
-    run = make_run(tmp_path)
+def test_a_server_leaves_no_file_behind_and_writes_nothing_into_the_run(tmp_path, monkeypatch):
+    run, temporary = make_run(tmp_path), tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     before = {path: path.lstat().st_mtime_ns for path in run.rglob("*")}
     with tensorboard(run) as board:
-        wait_for(f"{board.url}/data/runs", lambda runs: "search" in runs)
-    assert {path: path.lstat().st_mtime_ns for path in run.rglob("*")} == before
-
-
-def test_an_error_inside_the_block_ends_the_server(run):
-    with pytest.raises(KeyError):
-        with tensorboard(run) as board:
-            raise KeyError
-    with pytest.raises(urllib.error.URLError, match="refused"):
         get(board.url)
+        wait_for(f"{board.url}/data/runs", lambda runs: "search" in runs)
+    assert list(temporary.iterdir()) == []
+    assert {path: path.lstat().st_mtime_ns for path in run.rglob("*")} == before
 
 
 def test_wait_returns_when_the_server_has_ended(run):
@@ -297,21 +293,25 @@ def test_the_end_of_the_process_ends_the_server(starter):
     assert_gone(started)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_signal_that_ends_the_process_ends_the_server(starter, number):
+def check_ended_by(starter, number):
     started = servers(starter.pid)
     starter.send_signal(number)
     assert starter.wait(SECONDS) == -number
     assert_gone(started)
 
 
-def test_ctrl_c_does_not_end_the_server_while_the_process_lives(starter):
+def test_the_kill_of_the_process_ends_the_server(starter):
+    check_ended_by(starter, signal.SIGKILL)
+
+
+def test_ctrl_c_does_not_end_the_server_while_the_process_lives_but_sigterm_ends_both(starter):
     assert all(os.getpgid(process.pid) != starter.pid for process in servers(starter.pid))
     os.killpg(starter.pid, signal.SIGINT)
     starter.stdin.write("\n")
     starter.stdin.flush()
     assert starter.stdout.readline() == "200\n"
     assert len(servers(starter.pid)) >= 1
+    check_ended_by(starter, signal.SIGTERM)
 
 
 @pytest.mark.parametrize("folder", ["", ".", "missing", "file", "hdfs://host/run", None, 7])
