@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import importlib
 import inspect
 import json
@@ -36,6 +37,7 @@ from spark_jobs.strategies.settings import Mirrored, Strategy
 from spark_jobs.trial.trial_process import die_with_parent
 from tests.spark_jobs.communicator.gangs import Gang
 
+_COMPILE_FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 _LIMIT = 140  # seconds, after which a worker that hangs is killed
 
 
@@ -137,6 +139,8 @@ class Gangs:
             "TF_NUM_INTRAOP_THREADS": "1",
             "TF_CPP_MIN_LOG_LEVEL": "2",
         }
+        if backend == "jax":  # to compile is most of the work of these short trainings
+            environment["XLA_FLAGS"] = _COMPILE_FAST
         self._server = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", __name__],
             stdin=subprocess.PIPE,
@@ -222,7 +226,11 @@ def _fork(
 
 def main() -> None:
     import keras  # noqa: F401
+    import sklearn.datasets  # noqa: F401  # most functions do, each worker anew if not here
     import tensorflow  # noqa: F401
+
+    gc.collect()
+    gc.freeze()  # as zygotes do, or a collection in a worker copies every page
 
     # What the workers print is no answer.
     answers = os.fdopen(os.dup(1), "w")

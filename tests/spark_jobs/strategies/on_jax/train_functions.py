@@ -51,16 +51,19 @@ CUT = {".*dense.*kernel": (None, "model"), ".*dense.*bias": ("model",)}
 
 
 def everything(worker: Worker, folder: str) -> dict[str, Any]:
-    """Return what a worker makes of digits in several ways, with the same weights at first."""
+    """Return what a worker makes of digits in several ways, with the same weights at first.
+
+    What only several workers can do differently is None of one.
+    """
     random.seed(worker.rank)  # the workers begin with other random numbers
     np.random.seed(worker.rank)
     with entered(worker):
         return {
-            "drawn": _drawn(),
+            "drawn": _drawn() if worker.size > 1 else None,
             "adam": fitted("adam", None, 20 * BATCH),
             "sgd": fitted("sgd", False, 20 * BATCH + 3),
             "other ways": _other_ways(f"{folder}/{worker.size}-{worker.rank}.weights.h5"),
-            "seen": _seen(worker),
+            "seen": _seen(worker) if worker.size > 1 else None,
             "called": np.asarray(compiled(network())(digits(3)[0])),
         }
 
