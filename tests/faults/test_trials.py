@@ -23,7 +23,7 @@ from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.faults import bad_trials
 from tests.faults.bad_trials import FAILING, GOOD, KEY, NO_SCORE
 from tests.spark_jobs import train_functions as functions
-from tests.spark_jobs.slot.test_runners import sleeping
+from tests.spark_jobs.slot.running import sleeping
 
 QUIET = {"preload": (), "verbose": 0}
 

@@ -13,7 +13,7 @@ import pytest
 from spark_jobs.slot.gpus.devices import gpu_share, trial_environment
 from spark_jobs.slot.runners import ProcessRunner
 from tests.gpu.training import NothingToTrainOn, framework_on
-from tests.spark_jobs.slot.test_runners import Runner, program
+from tests.spark_jobs.slot.running import Runner, program
 
 
 @pytest.fixture(scope="session")

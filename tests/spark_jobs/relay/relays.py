@@ -20,7 +20,7 @@ from spark_jobs.relay.relay import Relay
 from spark_jobs.relay.relayed_channel import RelayedChannel, RelayLost, relayed_channel
 from spark_jobs.warm.executor import Executor
 from tests.experiment.waiting import wait_until
-from tests.spark_jobs.slot.test_runners import alive
+from tests.spark_jobs.slot.running import alive
 
 _START = "spark_jobs.relay.start"
 

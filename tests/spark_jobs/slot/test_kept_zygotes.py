@@ -20,7 +20,7 @@ from spark_jobs.zygote.process import KeptProcess, OwnProcess
 from tests.experiment.waiting import alive, wait_until
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot import test_runners
-from tests.spark_jobs.slot.test_runners import LIGHT, Runner, program
+from tests.spark_jobs.slot.running import LIGHT, Runner, program
 
 HANGS_AFTER_THE_FORK = """
 import os

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
 import itertools
@@ -20,7 +19,6 @@ import time
 import types
 import uuid
 
-import cloudpickle
 import psutil
 import pytest
 
@@ -35,15 +33,22 @@ from spark_jobs.trial.frames import frame
 from spark_jobs.trial.gang_connections import NEEDED
 from spark_jobs.trial.link import StopTrial
 from spark_jobs.trial.memory.gpu_share import GpuShare
-from spark_jobs.trial.trial_process import Program, Task
+from spark_jobs.trial.trial_process import Task
 from spark_jobs.zygote import link as zygote_link
 from spark_jobs.zygote import zygote
 from spark_jobs.zygote.bounded_log import KEPT
 from spark_jobs.zygote.link import RunnerBroken, ZygoteLink, failure_of_silence, status_of
 from spark_jobs.zygote.messages import Alive, Ended, Ready, Started
 from tests.spark_jobs import train_functions as functions
+from tests.spark_jobs.slot.running import (
+    LIGHT,
+    Runner,
+    alive,
+    program,
+    sleeping,
+    wait_until,
+)
 
-LIGHT = ("experiment", "spark_jobs.trial.events.event_file")
 FORGED = [  # what a train function may write into the pipe to its supervisor
     'R{"step": 1, "metrics": {"loss": "abc"}}',
     f'R{{"step": {10**400}, "metrics": {{}}}}',
@@ -73,7 +78,11 @@ class cuda:
 
 STOPPED_SLOT = """
 import pathlib, signal, sys, threading
-from tests.spark_jobs.slot.test_runners import Attempt, ProcessRunner, RunPaths, Trial, program
+from search.trial import Trial
+from spark_jobs.messages import Attempt
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.slot.runners import ProcessRunner
+from tests.spark_jobs.slot.running import program
 from tests.spark_jobs.train_functions import stop_supervisor
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
@@ -83,62 +92,6 @@ with ProcessRunner(program(stop_supervisor, preload=("numpy",))) as runner:
     print(runner._zygote.process.pid, flush=True)
     runner.run(Attempt(Trial(0, {"tag": sys.argv[2]})), files, print)
 """
-
-
-def program(function, key=None, **settings):
-    return Program(function=cloudpickle.dumps(function), key=key, direction="max", **settings)
-
-
-def pickled(function):
-    return base64.b64encode(cloudpickle.dumps(function)).decode()
-
-
-def wait_until(condition, seconds=120.0):
-    """Wait for a condition; the limit only keeps a failing test from hanging."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition was not met"
-        time.sleep(0.01)
-
-
-class Runner:
-    """Runs trials of one function, each in a new folder.
-
-    Args:
-        runner: The runner.
-        root: The run's folder.
-        function: The function to call, if the program of the runner is `call_pickled`.
-    """
-
-    def __init__(self, runner, root, function=None):
-        self.runner, self.paths, self.count = runner, RunPaths(root), 0
-        self.given = {} if function is None else {"pickled": pickled(function)}
-        self.reports = []  # of the last trial
-        self.hear = lambda report: None
-        self.gang = None
-
-    def __call__(self, **params):
-        attempt = Attempt(Trial(self.count, {**self.given, **params}), gang=self.gang)
-        self.files = self.paths.attempt(self.count)
-        self.files.folder.mkdir(parents=True)
-        self.count += 1
-        self.reports = []
-        outcome = self.runner.run(attempt, self.files, self.tell)
-        assert outcome.trial == attempt.trial.id
-        return outcome
-
-    def tell(self, report):
-        self.reports.append(report)
-        self.hear(report)
-
-    def stop(self, report, *, reason="enough"):
-        """Stop the running trial; to be used as `hear`."""
-        self.runner.stop(self.count - 1, reason)
-
-    def stop_later(self, report):
-        """Stop the running trial after its report has returned, so that it learns of it later."""
-        wait_until((self.files.folder / "reported").exists)
-        self.stop(report)
 
 
 class RunnerContract:
@@ -766,23 +719,6 @@ class ProcessContract(RunnerContract):
         assert psutil.Process().children(recursive=True) == before
 
 
-def alive(process):
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.status() != psutil.STATUS_ZOMBIE
-    return False
-
-
-def sleeping(tag):
-    """Return the processes that sleep for this odd number of seconds."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            command = process.cmdline()
-            if command[:1] == ["sleep"] and command[1:] == [tag]:
-                found.append(process.pid)
-    return found
-
-
 def zygote_of(runner):
     return runner._zygote.process.pid
 
@@ -1043,7 +979,7 @@ class TestSpawned(ProcessContract):
 
     @classmethod
     def make(cls, function, timeout=None, environment=None, grace=1.0, **settings):
-        made = program(function, preload=LIGHT, start_method="spawn", **settings)
+        made = program(function, preload=("experiment",), start_method="spawn", **settings)
         # a fresh interpreter needs a second or so before it calls the function
         return ProcessRunner(made, environment, timeout and timeout + 4, grace)
 
@@ -1066,8 +1002,8 @@ class TestSpawned(ProcessContract):
 
 @pytest.fixture(scope="module")
 def runner():
-    made = program(functions.train_with_tensorflow, preload=("tensorflow", "keras", *LIGHT))
-    with ProcessRunner(made) as runner:
+    preload = ("tensorflow", "keras", *LIGHT)
+    with ProcessRunner(program(functions.call_pickled, "loss", preload=preload, seed=1)) as runner:
         yield runner
 
 
@@ -1075,20 +1011,16 @@ class TestTensorFlow:
     """With TensorFlow imported in the zygote."""
 
     def test_forked_trials_run_tensorflow(self, runner, tmp_path):
-        run = Runner(runner, tmp_path)
+        run = Runner(runner, tmp_path, functions.train_with_tensorflow)
         assert [run(x=3.0).value, run(x=2.0).value] == [9.0, 4.0]
         assert runner.warnings == ()
 
     @pytest.mark.slow
     @pytest.mark.contract
-    def test_the_callbacks_stop_keras_after_an_epoch(self, tmp_path):
-        made = program(
-            functions.fit_for_long, "loss", preload=("tensorflow", "keras", *LIGHT), seed=1
-        )
-        with ProcessRunner(made) as runner:
-            run = Runner(runner, tmp_path)
-            run.hear = run.stop
-            outcome = run(x=3.0)
+    def test_the_callbacks_stop_keras_after_an_epoch(self, runner, tmp_path):
+        run = Runner(runner, tmp_path, functions.fit_for_long)
+        run.hear = run.stop
+        outcome = run(x=3.0)
         assert (outcome.status, outcome.reason) == ("stopped", "enough")
         epochs = outcome.metrics["epochs"]
         assert epochs == len(run.reports) < 2_000
@@ -1101,7 +1033,7 @@ class TestTensorFlow:
     def test_tf_summary_writes_to_the_trials_folder(self, runner, tmp_path):
         from tests.spark_jobs.trial.events.test_event_file import scalars
 
-        run = Runner(runner, tmp_path)
+        run = Runner(runner, tmp_path, functions.train_with_tensorflow)
         run(x=3.0)
         assert scalars(run.files.folder) == {"inside": [(1, 9.0)], "mine": [(2, 9.0)]}
 

@@ -21,7 +21,7 @@ from spark_jobs.warm.executor import Executor
 from spark_jobs.zygote.process import KeptProcess
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs import train_functions
-from tests.spark_jobs.slot.test_runners import Runner, alive, program, sleeping
+from tests.spark_jobs.slot.running import Runner, alive, program, sleeping
 
 _HOST = "EXPERIMENT_TEST_HOST"  # marks the processes of a host
 

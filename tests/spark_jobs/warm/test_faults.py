@@ -12,7 +12,7 @@ from spark_jobs.warm.asking import Imports, Warm, start
 from spark_jobs.warm.executor import Executor
 from spark_jobs.zygote.shared_import import GUESSED, IMPORTER
 from tests.experiment.waiting import wait_until
-from tests.spark_jobs.slot.test_runners import alive
+from tests.spark_jobs.slot.running import alive
 from tests.spark_jobs.warm.hosts import host_in
 
 DOUBLED = ["finished", 5.0, ""]

@@ -22,7 +22,7 @@ from spark_jobs.warm.keeper import free_memory, is_unwanted
 from spark_jobs.warm.packets import Answer, Peer, Request, peer_of
 from spark_jobs.zygote import importer, link
 from tests.experiment.waiting import wait_until
-from tests.spark_jobs.slot.test_runners import LIGHT, alive, program
+from tests.spark_jobs.slot.running import LIGHT, alive, program
 from tests.spark_jobs.warm.hosts import host_in
 
 

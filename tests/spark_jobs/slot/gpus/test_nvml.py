@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_jobs.slot.gpus.nvml import Gpus, GpuUse, Unowned
-from tests.spark_jobs.slot.test_runners import wait_until
+from tests.spark_jobs.slot.running import wait_until
 
 GIB = 1 << 30
 
