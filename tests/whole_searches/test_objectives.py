@@ -7,12 +7,14 @@ import json
 import math
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import matplotlib
 
 matplotlib.use("Agg")
 
+import cloudpickle
 import pytest
 from matplotlib import pyplot
 from tensorboard.plugins.custom_scalar import layout_pb2
@@ -40,6 +42,9 @@ from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import BOUNDS, make_coordinator, make_run, make_spec
 from tests.search.fakes import started
 from tests.spark_jobs.trial.events.test_event_file import scalars, table_config, values
+
+# Else each trial would import this module, with all that it tests.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 BOTH = {"accuracy": "max", "latency": "min"}
 GOAL = Directions.parse(BOTH)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import sys
 
+import cloudpickle
 import pytest
 
 from spark_jobs.slot.gpus.gpu_watch import WatchedRunner
 from spark_jobs.slot.gpus.nvml import Gpus
 from spark_jobs.slot.runners import ProcessRunner
-from tests.spark_jobs.slot.test_runners import Runner, program
+from tests.spark_jobs.slot.running import Runner, program
 from tests.spark_jobs.trial.events.test_event_file import scalars
+
+# Else each trial would import this module, with all that it tests.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 GIB = 1 << 30
 
