@@ -37,6 +37,7 @@ NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _DFSADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 _JVM_OPTIONS = (*jvm.OPTIONS, "-Xmx128m", "-Dorg.apache.logging.log4j.level=WARN")
+FORMATTED = Path(sys.prefix, "hdfs-formatted")
 _CLASSES = "classes.jar"
 _FETCH_SECONDS = 200
 _START_SECONDS = 120
@@ -259,6 +260,10 @@ class Hdfs:
         return self._datanode_bean(number, "DataNodeActivity-*")["BytesRead"]
 
     def _format(self) -> None:
+        formatted = formatted_by_this_user()
+        if formatted is not None and not self._properties:
+            shutil.copytree(formatted, self.root / "data" / "namenode")
+            return
         log = self.root / "format.log"
         command = self._java(NAMENODE, self._server(), "-format", "-nonInteractive")
         with log.open("ab") as output:
@@ -391,6 +396,15 @@ class GivenHdfs:
 def archive_of(main: str) -> Path:
     """Return the archive of a server's classes, see `tests.hdfs_archives`; it may not exist."""
     return Path(sys.prefix, f"hdfs-{'datanode' if main == DATANODE else 'namenode'}.jsa")
+
+
+def formatted_by_this_user() -> Path | None:
+    """Return the folder of a formatted NameNode, whose user is its superuser; None without one.
+
+    `tests.hdfs_archives` keeps it, since to format is a JVM's start.
+    """
+    found = FORMATTED.is_dir() and FORMATTED.stat().st_uid == os.getuid()
+    return FORMATTED if found else None
 
 
 def class_path() -> str:

@@ -1,6 +1,7 @@
 """Keeps the classes of HDFS's servers as they are once loaded: much of the work of a start.
 
-`python -m tests.hdfs_archives`, which `.ci/install` calls, writes an archive for each server.
+`python -m tests.hdfs_archives`, which `.ci/install` calls, writes an archive for each server, and
+keeps the folder of a formatted NameNode.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
 from tests import jvm
-from tests.hdfs import DATANODE, NAMENODE, Hdfs, HdfsUnavailable, archive_of
+from tests.hdfs import DATANODE, FORMATTED, NAMENODE, Hdfs, HdfsUnavailable, archive_of
 
 _END_SECONDS = 120
 
@@ -31,6 +32,14 @@ class _ArchivedHdfs(Hdfs):
             process.terminate()
         for process in self._processes.values():
             process.wait(_END_SECONDS)
+
+    def _format(self) -> None:
+        shutil.rmtree(FORMATTED, ignore_errors=True)  # of another version, perhaps
+        super()._format()
+        new = FORMATTED.with_suffix(".new")
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.copytree(self.root / "data" / "namenode", new)
+        new.rename(FORMATTED)
 
     def _java(self, main: str, properties: Mapping[str, str], *arguments: str) -> list[str]:
         words = super()._java(main, properties, *arguments)

@@ -139,8 +139,10 @@ def test_bytes_read_counts(hdfs, client):
 
 
 @pytest.mark.slow
-def test_stop_ends_all_processes_and_leaves_only_logs(tmp_path):
+def test_stop_ends_all_processes_and_leaves_only_logs(tmp_path, monkeypatch):
+    monkeypatch.setattr(tests.hdfs, "FORMATTED", tmp_path / "none")  # else nothing is formatted
     with Hdfs(tmp_path, datanodes=1) as hdfs:
+        assert (tmp_path / "format.log").exists()
         pids = hdfs.pids()
         assert pids.keys() == {"namenode", "datanode0"}
         assert not any(map(is_gone, pids.values()))
