@@ -73,9 +73,7 @@ class ConfiguredExecutors:
             return needs.fit(cores, executor_gpus(self.setting))
         each = self.cores or 1
         executors = self._of_local_cluster
-        if executors is None and self._grows_with_workers:
-            executors = 0
-        elif executors is None and (executors := self._asked) is None:
+        if executors is None and (executors := self._asked) is None:
             executors = _NO_LIMIT if self._is_dynamic else 0
         return self._within_cores(executors, each, needs)
 
@@ -87,7 +85,9 @@ class ConfiguredExecutors:
         """
         if self.master.startswith("local"):
             return not self.slots(needs)
-        return self._grows_with_workers or self.cores is None or self.most is None
+        if self.master.startswith("spark:") and not self._is_dynamic:
+            return True  # as many as there are workers, which may join
+        return self.cores is None or self.most is None
 
     def _within_cores(self, executors: int, each: int, needs: TaskNeeds) -> int:
         """Return the slots of executors with some cores each, as many as there may be."""
@@ -106,11 +106,6 @@ class ConfiguredExecutors:
         workers, cores, memory = map(int, match.groups())
         each = mebibytes(self.setting("spark.executor.memory")) or _EXECUTOR_MEMORY
         return workers * int(min(cores // (self.cores or cores), memory // each))
-
-    @property
-    def _grows_with_workers(self) -> bool:
-        """Whether a standalone cluster has as many as workers: no setting has their number."""
-        return self.master.startswith("spark:") and not self._is_dynamic
 
     @property
     def _most_cores(self) -> int | None:

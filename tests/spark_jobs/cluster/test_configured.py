@@ -84,12 +84,6 @@ def test_slots_of_a_standalone_cluster_are_no_more_than_the_cores_of_the_applica
     assert slots("yarn", settings) == 20
 
 
-def test_the_executors_of_a_standalone_cluster_are_in_no_setting():
-    settings = {"spark.executor.instances": "10", "spark.executor.cores": "1"}
-    assert slots("spark://host:7077", settings) == 0
-    assert slots("spark://host:7077", settings | {"spark.cores.max": "4"}) == 0
-
-
 @pytest.mark.parametrize(("memory", "most"), [("512m", 4), ("1g", 2), ("400000k", 4), (None, 2)])
 def test_executors_of_one_worker_share_its_memory(memory, most):
     settings = {"spark.executor.cores": "2"}
