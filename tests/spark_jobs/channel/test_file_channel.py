@@ -91,8 +91,8 @@ class TestFileChannel(ChannelContract):
 class TestMailboxOnHdfs(ChannelContract):
     @pytest.fixture
     def opened(self, hdfs, monkeypatch):
-        monkeypatch.setattr(file_channel, "_LISTING_ELSEWHERE", 0.02)
-        monkeypatch.setattr(file_channel, "_LONGEST_PAUSE_ELSEWHERE", 0.1)
+        monkeypatch.setattr(file_channel, "_LISTING_ON_HDFS", 0.02)
+        monkeypatch.setattr(file_channel, "_LONGEST_PAUSE_ON_HDFS", 0.1)
         hadoop = HadoopSettings(hdfs.settings(), getpass.getuser())
 
         def open_(handler):
