@@ -25,7 +25,7 @@ from spark_jobs.trial.trial_process import Program, Task
 from spark_jobs.warm.asking import Warm
 from spark_jobs.zygote.messages import Alive, Broken, Ended, FromZygote, Ready, Reported, Started
 from spark_jobs.zygote.process import KeptProcess, OwnProcess, ZygoteProcess
-from spark_jobs.zygote.shared_import import imports_of
+from spark_jobs.zygote.shared_import import OURS, SELECTS_JAX, imports_of
 
 _SLICES = 12  # of the silence that is allowed; while this process is stopped at most one passes
 _TAIL = 10_000  # bytes of its log in which its error is looked for
@@ -99,8 +99,9 @@ class ZygoteLink:
             overdue.join()  # it may be killing
         if not isinstance(first, Ready):
             reason = first.reason if isinstance(first, Broken) else self.process.last_words()
-            if time.monotonic() - begun >= limit:
-                modules = ", ".join((*program.preload, *program.guessed))
+            if warm is None and time.monotonic() - begun >= limit:
+                named = (*program.preload, *program.guessed)
+                modules = ", ".join(name for name in named if name not in (SELECTS_JAX, *OURS))
                 reason = f"the import of {modules} took longer than {limit:g} s; see preload="
             self.close()
             raise RunnerBroken(reason)

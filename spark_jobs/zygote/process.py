@@ -150,7 +150,7 @@ class KeptProcess:
 
     def last_words(self) -> str:
         """Return that it ended: its exit code is unknown here."""
-        return "the zygote ended"
+        return f"the zygote ended, or was not ready within {time_limits.WARM_READY:g} s"
 
     def _keeper_has_died(self) -> bool:
         """Return whether the keeper has closed the connection without its last packet."""

@@ -58,7 +58,7 @@ class Roster:
         return True
 
     def news(self, message: Hello) -> list[str]:
-        """Return the warnings of a slot's hello, each that no slot has told before."""
+        """Return the warnings of a slot's hello; its own may repeat those of other slots."""
         news = [*message.warnings, *self.gpus.hear(message)]
         if message.detour and not self._detour_told:
             self._detour_told = True

@@ -9,6 +9,7 @@ import pytest
 from spark_jobs import time_limits
 from spark_jobs.trial.trial_process import Program
 from spark_jobs.zygote.link import RunnerBroken, ZygoteLink
+from spark_jobs.zygote.shared_import import OURS
 
 TRACEBACK = """a warning
 Traceback (most recent call last):
@@ -52,7 +53,7 @@ def test_an_import_that_does_not_end_is_ended_and_named(tmp_path, monkeypatch):
     (tmp_path / "waits_for_ever.py").write_text("import time\ntime.sleep(1000)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(time_limits, "OWN_IMPORT", 0.5)
-    program = Program(function=b"", key=None, direction="max", preload=("waits_for_ever",))
+    program = Program(function=b"", key=None, direction="max", preload=("waits_for_ever", *OURS))
     with pytest.raises(RunnerBroken) as broken:
         ZygoteLink(program)
     assert str(broken.value) == (
