@@ -63,7 +63,7 @@ class Reporter:
     Args:
         send: Sends reports of one attempt; returns the driver's answer. Raises ChannelLost if the
             driver does not answer; after a ChannelClosed nothing more is sent.
-        stop: Called with a trial's number and the reason to stop it.
+        stop: Called with an attempt to stop, and the reason.
         end: Called with an attempt whose process is to be ended, and the reason.
         heard: The driver's answer to a message that was sent just before.
         gang_beat: Seconds without a report until a heartbeat of a trial on several slots.
@@ -72,7 +72,7 @@ class Reporter:
     def __init__(
         self,
         send: Send,
-        stop: Callable[[int, str], None],
+        stop: Callable[[Attempt, str], None],
         end: Callable[[Attempt, str], None],
         heard: Heard | None = None,
         *,
@@ -187,7 +187,7 @@ class Reporter:
         if self._heard.end:
             self._end(attempt, self._heard.end)
         elif self._heard.stop:
-            self._stop(attempt.trial.id, self._heard.stop)
+            self._stop(attempt, self._heard.stop)
         return True
 
     def _until_beat(self, now: float) -> float:

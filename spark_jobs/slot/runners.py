@@ -53,8 +53,8 @@ class TrialRunner(Protocol):
             tell: Called with each report of the trial, from this thread.
         """
 
-    def stop(self, trial: int, reason: str) -> None:
-        """Request a trial to stop, if it runs. From any thread; the first reason counts."""
+    def stop(self, attempt: Attempt, reason: str) -> None:
+        """Request an attempt to stop, if it runs. From any thread; the first reason counts."""
 
     def end(self, attempt: Attempt, reason: str) -> None:
         """End the process of an attempt, if it runs in one of its own. From any thread.
@@ -93,7 +93,7 @@ class InProcessRunner:
         self._program = program
         self._environment = dict(environment or {})
         self._before: dict[str, str | None] = {}
-        self._running: tuple[int, DirectLink] | None = None
+        self._running: tuple[Attempt, DirectLink] | None = None
 
     def __enter__(self) -> Self:
         self._before = {name: os.environ.get(name) for name in self._environment}
@@ -106,7 +106,7 @@ class InProcessRunner:
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
         """Run a trial in this process."""
         link = DirectLink(tell)
-        self._running = attempt.trial.id, link
+        self._running = attempt, link
         try:
             with _output_in(paths):
                 return evaluate(self._program, attempt, paths.logdir, link)
@@ -114,10 +114,10 @@ class InProcessRunner:
             for path in (paths.stdout, paths.stderr):
                 bound(path)
 
-    def stop(self, trial: int, reason: str) -> None:
+    def stop(self, attempt: Attempt, reason: str) -> None:
         """Set the reason that the trial's next report raises."""
         running = self._running
-        if running is not None and running[0] == trial:
+        if running is not None and running[0] == attempt:
             running[1].reason = running[1].reason or reason
 
     def end(self, attempt: Attempt, reason: str) -> None:
@@ -256,10 +256,10 @@ class ProcessRunner:
             return Outcome.failed(trial, ended.kind, ended.message, seconds=seconds)
         return _outcome_of(self._program, trial, ended, last, self._timeout)
 
-    def stop(self, trial: int, reason: str) -> None:
-        """Send a stop request to the trial's process."""
+    def stop(self, attempt: Attempt, reason: str) -> None:
+        """Send a stop request to the attempt's process."""
         if (zygote := self._zygote) is not None:
-            zygote.stop(trial, reason)
+            zygote.stop(attempt, reason)
 
     def end(self, attempt: Attempt, reason: str) -> None:
         """End the attempt's process, as at its time limit."""

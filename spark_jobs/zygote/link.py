@@ -66,8 +66,8 @@ class ZygoteLink:
         self._lifeline = lifeline
         self._logged = 0  # bytes of the log before the trial
         self._writing = threading.Lock()
-        self._trial: int | None = None  # the running trial, unless it has a stop request
-        self._attempt: Attempt | None = None  # what runs, unless it has a request to end
+        self._stoppable: Attempt | None = None  # what runs, unless it has a stop request
+        self._endable: Attempt | None = None  # what runs, unless it has a request to end
         self._reader = FrameReader(ours.fileno())
         try:
             self.process: ZygoteProcess
@@ -116,8 +116,8 @@ class ZygoteLink:
         self._logged = os.fstat(self._log.fileno()).st_size
         try:
             with self._writing:
-                self._trial = task.attempt.trial.id
-                self._attempt = task.attempt
+                self._stoppable = task.attempt
+                self._endable = task.attempt
                 write_frame(self._socket.fileno(), encode(task))
         except OSError:
             return self._died()
@@ -137,25 +137,25 @@ class ZygoteLink:
                         return other if isinstance(other, Failure) else self._died()
         finally:
             with self._writing:
-                self._trial = None
-                self._attempt = None
+                self._stoppable = None
+                self._endable = None
 
-    def stop(self, trial: int, reason: str) -> None:
-        """Send a trial one stop request, if it runs.
+    def stop(self, attempt: Attempt, reason: str) -> None:
+        """Send an attempt one stop request, if it runs.
 
         Only one: the zygote does not read while it writes reports, so too many requests would fill
         the pipe until both sides wait for each other.
         """
         with self._writing, contextlib.suppress(OSError):  # the zygote has died
-            if self._trial == trial:
-                self._trial = None
+            if self._stoppable == attempt:
+                self._stoppable = None
                 write_frame(self._socket.fileno(), encode(StopTrial(reason)))
 
     def end(self, attempt: Attempt, reason: str) -> None:
         """Send an attempt's process one request to end, if it runs; for why one, see `stop`."""
         with self._writing, contextlib.suppress(OSError):  # the zygote has died
-            if self._attempt == attempt:
-                self._attempt = None
+            if self._endable == attempt:
+                self._endable = None
                 write_frame(self._socket.fileno(), encode(EndTrial(reason)))
 
     def abandon(self) -> None:

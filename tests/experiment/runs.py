@@ -80,7 +80,7 @@ class Slot:
         print_logs(attempt.trial, paths)
         return self._outcome_of(attempt.trial)
 
-    def stop(self, trial: int, reason: str) -> None:
+    def stop(self, attempt: Attempt, reason: str) -> None:
         raise AssertionError("nobody judges these trials")
 
     def end(self, attempt: Attempt, reason: str) -> None:

@@ -75,9 +75,9 @@ class WatchedRunner:
     def __exit__(self, *error: object) -> None:
         """Do nothing: nothing was started."""
 
-    def stop(self, trial: int, reason: str) -> None:
+    def stop(self, attempt: Attempt, reason: str) -> None:
         """Stop the runner's trial."""
-        self._runner.stop(trial, reason)
+        self._runner.stop(attempt, reason)
 
     def end(self, attempt: Attempt, reason: str) -> None:
         """End the process of the runner's trial."""

@@ -43,9 +43,9 @@ class Driver:
             self._changed.notify_all()
         return self.answer
 
-    def stop(self, trial, reason):
+    def stop(self, attempt, reason):
         with self._changed:
-            self.stopped.append((trial, reason))
+            self.stopped.append((attempt, reason))
             self._changed.notify_all()
 
     def end(self, attempt, reason):
@@ -220,11 +220,24 @@ def test_the_driver_may_stop_a_trial(reporter, driver):
     driver.answer = Heard(stop="step 3: too bad")
     reporter.add(FIRST, report(3))
     driver.wait_until(lambda: driver.stopped)
-    assert driver.stopped == [(7, "step 3: too bad")]
+    assert driver.stopped == [(FIRST, "step 3: too bad")]
     driver.answer = Heard()
     reporter.add(SECOND, report(1))
     assert reporter.flush(LONG)
-    assert driver.stopped == [(7, "step 3: too bad")]
+    assert driver.stopped == [(FIRST, "step 3: too bad")]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_stop_for_an_attempt_that_has_ended_names_that_attempt(reporter, driver):
+    """Its last reports may arrive when the next attempt at the same trial runs."""
+    driver.lost = True
+    reporter.add(FIRST, report(1))
+    assert not reporter.flush(0.01)
+    driver.answer = Heard(stop="its slot was given up")
+    with reporter.running(Attempt(FIRST.trial, 2)):
+        driver.lost = False
+        driver.wait_until(lambda: driver.stopped)
+    assert driver.stopped == [(FIRST, "its slot was given up")]
 
 
 def test_a_driver_that_needs_the_last_values_gets_them_in_one_report(reporter, driver):
@@ -385,7 +398,7 @@ class TestFollowing:
         reporter.follow(FIRST, logs)
         append(logs[0], b"said\n")
         driver.wait_until(lambda: driver.stopped)
-        assert driver.stopped[0] == (7, "its slot was given up")
+        assert driver.stopped[0] == (FIRST, "its slot was given up")
 
 
 @given(st.lists(st.binary(max_size=20) | st.text(max_size=10).map(str.encode), max_size=10))
@@ -423,7 +436,7 @@ def test_a_heartbeat_is_sent_for_a_silent_trial(driver, monkeypatch):
         driver.wait_until(lambda: len(driver.heard) > 2)
         assert all(heard == (FIRST, (), "") for heard in driver.heard)
         driver.answer = Heard(stop="its slot was given up")
-        driver.wait_until(lambda: (7, "its slot was given up") in driver.stopped)
+        driver.wait_until(lambda: (FIRST, "its slot was given up") in driver.stopped)
 
 
 def test_a_heartbeat_is_not_delayed_by_a_pause_after_nothing_was_sent(driver, monkeypatch, logs):

@@ -50,13 +50,13 @@ class Runner:
         self.gang = None
 
     def __call__(self, **params):
-        attempt = Attempt(Trial(self.count, {**self.given, **params}), gang=self.gang)
+        self.attempt = Attempt(Trial(self.count, {**self.given, **params}), gang=self.gang)
         self.files = self.paths.attempt(self.count)
         self.files.folder.mkdir(parents=True)
         self.count += 1
         self.reports = []
-        outcome = self.runner.run(attempt, self.files, self.tell)
-        assert outcome.trial == attempt.trial.id
+        outcome = self.runner.run(self.attempt, self.files, self.tell)
+        assert outcome.trial == self.attempt.trial.id
         return outcome
 
     def tell(self, report):
@@ -65,7 +65,7 @@ class Runner:
 
     def stop(self, report, *, reason="enough"):
         """Stop the running trial; to be used as `hear`."""
-        self.runner.stop(self.count - 1, reason)
+        self.runner.stop(self.attempt, reason)
 
     def stop_later(self, report):
         """Stop the running trial after its report has returned, so that it learns of it later."""

@@ -282,13 +282,15 @@ class RunnerContract:
         assert (outcome.status, outcome.value, outcome.step) == ("stopped", 1.5, 5)
         assert outcome.reason == "had enough"
 
-    def test_a_stop_for_another_trial_is_not_for_this_one(self, start, tmp_path):
+    def test_a_stop_for_another_trial_or_attempt_is_not_for_this_one(self, start, tmp_path):
         run = start(functions.report_and_wait)
         flag = tmp_path / "continue"
 
         def hear(report):
+            params = run.attempt.trial.params
             for trial in (-1, 1, 2):
-                run.runner.stop(trial, "not you")
+                run.runner.stop(Attempt(Trial(trial, params)), "not you")
+            run.runner.stop(Attempt(run.attempt.trial, 2), "not you")
             flag.touch()
 
         run.hear = hear
@@ -298,10 +300,11 @@ class RunnerContract:
         run = start(functions.report_and_wait)
         flag = tmp_path / "continue"
         flag.touch()
-        run.runner.stop(0, "before there was any")
+        params = {**run.given, "x": 0, "flag": str(flag)}
+        run.runner.stop(Attempt(Trial(0, params)), "before there was any")
         for number in range(5):
             assert run(x=number, flag=str(flag)).value == 3.0 * number
-            run.runner.stop(number, "too late")
+            run.runner.stop(run.attempt, "too late")
 
     def test_a_stop_in_the_moment_of_the_end_harms_no_other_trial(self, start):
         run = start(functions.report_once)
