@@ -342,7 +342,8 @@ class SlotJobs:
         shared = self.prepared.shared_import
         slot = slot_function(number, lent, function, self.session.search_path(), shared)
         # Unique, since Spark keeps earlier jobs of a search that this session may have resumed.
-        tag = f"{self.prepared.root.name}-{number}-{secrets.token_hex(4)}"
+        # The folder's name is not in it: Spark refuses a tag with a comma.
+        tag = f"experiment-{number}-{secrets.token_hex(4)}"
         return self.session.job(slot, slots, tag)
 
     def _modules(self) -> tuple[str, ...]:

@@ -9,7 +9,9 @@ from experiment.driver.jobs.started_jobs import StartedJobs
 from experiment.setup.settings import Settings
 from spark_jobs.cluster.cluster import ClusterExecutor
 from spark_jobs.session.slot_job import LostTask, SlotJob
+from spark_jobs.slot.closure import Shared
 from spark_jobs.slot.problems import PROBLEM
+from spark_jobs.storage.locations import Location
 
 
 def executors(*running):
@@ -64,13 +66,10 @@ LOST = [
 ]
 
 
-def look(run, coordinator, *, tells=True, seconds=60.0):
-    """Check a job with the lost tasks above once, at its end or after some seconds."""
-    session = SimpleNamespace(
-        stopped=False, tells_lost_tasks=tells, on_this_host=True, task_slots=lambda: 2
-    )
-    jobs = slot_jobs.SlotJobs(
-        prepared=SimpleNamespace(session=session, spec=SimpleNamespace(settings=Settings())),
+def jobs_of(session, **prepared):
+    """Return the jobs of a search of which only these parts are used."""
+    return slot_jobs.SlotJobs(
+        prepared=SimpleNamespace(session=session, **prepared),
         opened=None,
         slots=2,
         control=SimpleNamespace(reason=None),
@@ -79,6 +78,14 @@ def look(run, coordinator, *, tells=True, seconds=60.0):
         grown=None,
         there=None,
     )
+
+
+def look(run, coordinator, *, tells=True, seconds=60.0):
+    """Check a job with the lost tasks above once, at its end or after some seconds."""
+    session = SimpleNamespace(
+        stopped=False, tells_lost_tasks=tells, on_this_host=True, task_slots=lambda: 2
+    )
+    jobs = jobs_of(session, spec=SimpleNamespace(settings=Settings()))
     server = SimpleNamespace(error=None, call=lambda step: step())
     started = StartedJobs(
         lambda number, count: SlotJob(run, lambda: None, lambda: LOST, list, lambda: 0)
@@ -112,3 +119,13 @@ def test_the_coordinator_gets_failed_tasks_before_the_end_of_their_job(reason, t
 
     look(aborted, coordinator, tells=tells)
     assert coordinator.calls[:2] == [("slots_lost", ["1.0.0"]), ("job_ended", 1, counts)]
+
+
+def test_a_jobs_tag_has_no_comma_though_the_run_folders_name_may_have_one():
+    """As after a user has renamed the folder; Spark refuses such tags."""
+    tags = []
+    session = SimpleNamespace(search_path=list, job=lambda slot, slots, tag: tags.append(tag))
+    root = Location.parse("/runs/rates 0.1,0.2")
+    jobs_of(session, root=root, shared_import=Shared())._job(1, 2, lent=None, function=None)
+    assert len(tags) == 1
+    assert "," not in tags[0]
