@@ -25,7 +25,7 @@ from spark_jobs.storage.files import Files, content_of
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
-from spark_jobs.trial.context import current
+from spark_jobs.trial.context import MachineError, current
 from spark_jobs.trial.objective import UnusableReturn
 
 LARGE = 1 << 16
@@ -85,9 +85,12 @@ def run_call(function: str, batch: str, index: int) -> dict[str, float]:
     location, returned = Location.parse(batch), trial.folder / RETURNED
     try:
         with contextlib.closing(files_at(location, trial.data.hadoop)) as files:
-            called, (args, kwargs) = with_patience(
-                lambda: _unpickled(files, location, index), print
-            )
+            sent = with_patience(lambda: _sent(files, location, index), print)
+    except OSError as error:
+        raise MachineError(f"the call cannot be read: {error}") from error
+    try:
+        called, (args, kwargs) = _unpickled(sent)
+        del sent  # it may be large
         result = called(*args, **kwargs)
     except Exception as error:
         with contextlib.suppress(NotPlain):
@@ -102,23 +105,33 @@ def run_call(function: str, batch: str, index: int) -> dict[str, float]:
             f"the returned value: expected at most {LARGEST_RESULT >> 20} MiB, got "
             f"{len(data) >> 20} MiB; write it to a file and return its path"
         )
-    make_folder(trial.folder)  # the call may have removed it
-    write_whole(returned, data)
+    try:
+        make_folder(trial.folder)  # the call may have removed it
+        write_whole(returned, data)
+    except OSError as error:
+        raise MachineError(f"what the call returned cannot be written: {error}") from error
     return {"returned bytes": len(data)}
 
 
-def _unpickled(files: Files, location: Location, index: int) -> tuple[Callable[..., Any], Any]:
+def _sent(files: Files, location: Location, index: int) -> list[list[Any]]:
+    """Return the pickles of function and arguments, each with its buffers.
+
+    Each file has the content that the driver named.
+
+    Raises:
+        OSError: A file cannot be read, or has another content.
+    """
     batch = msgspec.msgpack.decode(_read(files, location), type=Batch)
     call = batch.calls[index]
-    function, arguments = (
+    return [
         [_content(files, location, batch, part) for part in parts]
         for parts in (call.function, call.arguments)
-    )
-    # Each file has the content that the driver named.
-    return (
-        pickle.loads(function[0], buffers=function[1:]),
-        pickle.loads(arguments[0], buffers=arguments[1:]),
-    )
+    ]
+
+
+def _unpickled(sent: list[list[Any]]) -> tuple[Callable[..., Any], Any]:
+    function, arguments = (pickle.loads(data, buffers=buffers) for data, *buffers in sent)
+    return function, arguments
 
 
 def _content(files: Files, location: Location, batch: Batch, part: int | str) -> Any:

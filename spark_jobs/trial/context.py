@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from search.errors import ExperimentError
 from search.values import is_unicode
 from spark_jobs.messages import Report
 from spark_jobs.run_folder.paths import CHECKPOINT
@@ -48,6 +49,10 @@ class DataSettings(msgspec.Struct, frozen=True):
 
 
 _NO_SETTINGS = DataSettings()
+
+
+class MachineError(ExperimentError):
+    """An error of the host or of the run's store while a trial runs: its kind is 'machine'."""
 
 
 class TrialStopped(BaseException):

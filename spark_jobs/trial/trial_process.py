@@ -225,7 +225,7 @@ def stopped(
 
 def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
     match error:
-        case NotConnected() | PortTaken():
+        case NotConnected() | PortTaken() | context.MachineError():
             return Outcome.failed(trial, "machine", str(error), seconds=seconds)
         case AmbiguousObjective():
             return Outcome.failed(trial, "ambiguous objective", str(error), seconds=seconds)

@@ -4,18 +4,24 @@ import builtins
 import contextlib
 import pickle
 import queue
+import shutil
 
 import numpy as np
 import pytest
 
+from search.trial import Trial
 from spark_jobs.calls.calls import Pickled, read_raised, read_returned, run_call
 from spark_jobs.calls.outbox import Outbox
 from spark_jobs.calls.plain_values import NotPlain, encode
+from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RETURNED
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial import context
+from spark_jobs.trial.context import MachineError
 from spark_jobs.trial.objective import UnusableReturn
+from spark_jobs.trial.trial_process import evaluate
+from tests.spark_jobs.slot.running import program
 
 
 def pickled(value, *, apart=False):
@@ -82,10 +88,39 @@ def test_nothing_is_unpickled_that_the_driver_has_not_sent(outbox, tmp_path):
     for file in files:
         content = file.read_bytes()
         file.write_bytes(content + b"!")
-        with pytest.raises(OSError, match=f"{file.name}: its content is not the driver's"):
+        with pytest.raises(MachineError, match=f"{file.name}: its content is not the driver's"):
             run(tmp_path / "trial", call)
+        assert raised(tmp_path / "trial") is None
         file.write_bytes(content)
     run(tmp_path / "trial", call)
+
+
+def outcome_of(folder, call):
+    """Return the outcome of a trial with this folder that runs a call."""
+    folder.mkdir(exist_ok=True)
+    params = {"function": "function", "batch": call.batch, "index": call.index}
+    return evaluate(program(run_call), Attempt(Trial(0, params)), folder)
+
+
+def test_a_call_that_cannot_be_read_is_the_machines_failure(outbox, tmp_path):
+    call = put(outbox, pickled(int), pickled(((), {})))
+    shutil.rmtree(tmp_path / "calls")
+    failure = outcome_of(tmp_path / "trial", call).error
+    assert failure.kind == "machine"
+    assert failure.message.startswith("the call cannot be read: [Errno 2] No such file")
+
+
+def test_a_result_that_cannot_be_written_is_the_machines_failure(outbox, tmp_path):
+    folder = tmp_path / "trial"
+    call = put(outbox, pickled(replace_by_a_file), pickled(((folder,), {})))
+    failure = outcome_of(folder, call).error
+    assert failure.kind == "machine"
+    assert failure.message.startswith("what the call returned cannot be written: [Errno 17]")
+
+
+def replace_by_a_file(folder):
+    shutil.rmtree(folder)
+    folder.touch()
 
 
 def fail_with(error):
