@@ -93,7 +93,8 @@ def run_call(function: str, batch: str, index: int) -> dict[str, float]:
         del sent  # it may be large
         result = called(*args, **kwargs)
     except Exception as error:
-        with contextlib.suppress(NotPlain):
+        with contextlib.suppress(NotPlain, OSError):  # the error itself counts, copied or not
+            make_folder(trial.folder)  # the call may have removed it
             write_whole(returned, encode(_to_plain(error)))
         raise
     try:

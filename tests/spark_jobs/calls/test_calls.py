@@ -154,6 +154,26 @@ def test_other_exceptions_are_not_encoded(outbox, tmp_path, error):
     assert raised(tmp_path / "trial") is None
 
 
+def remove_and_fail(folder):
+    shutil.rmtree(folder)
+    raise KeyError("a")
+
+
+def replace_and_fail(folder):
+    replace_by_a_file(folder)
+    raise KeyError("a")
+
+
+@pytest.mark.parametrize(
+    ("function", "kept"), [(remove_and_fail, KeyError), (replace_and_fail, type(None))]
+)
+def test_a_call_that_removed_its_folder_fails_with_its_own_error(outbox, tmp_path, function, kept):
+    call = put(outbox, pickled(function), pickled(((tmp_path / "trial",), {})))
+    with pytest.raises(KeyError, match="a"):
+        run(tmp_path / "trial", call)
+    assert type(raised(tmp_path / "trial")) is kept
+
+
 @pytest.mark.parametrize(
     "left",
     [
