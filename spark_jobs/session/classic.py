@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 
 from search.errors import InvalidArgument, shown
+from spark_jobs.addresses import named, own_address
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import AUTHENTICATION, Exposure, exposure_of_spark, start_of
 from spark_jobs.cluster.standalone_pages import FailingHost, failing_hosts
@@ -120,12 +122,14 @@ class ClassicSession(Session):
 
     @property
     def bind_host(self) -> str:
-        """The driver's address to listen on."""
-        chosen = self.setting("spark.driver.bindAddress")
+        """The driver's address to listen on: in a container `driver_host` may be its host's."""
+        chosen, name = self.setting("spark.driver.bindAddress"), self.driver_host
         everywhere = chosen in ("0.0.0.0", "::", "[::]")  # noqa: S104  # not listened on
-        if self.on_this_host or not chosen or everywhere:
-            return self.driver_host
-        return chosen
+        if chosen and not everywhere and not self.on_this_host:
+            return chosen
+        if any(named(name.strip("[]"))):
+            return name
+        return own_address(f"{name}:9", socket.gethostname(), one_host=False).host
 
     def hide_console_progress(self) -> None:
         """Stop Spark's progress bar, for good: Spark offers no way to start it again."""

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from search.errors import InvalidArgument
+from spark_jobs.addresses import named
 from spark_jobs.session import active_data_settings
 from spark_jobs.session.classic import ClassicSession
 from spark_jobs.session.session import Session
@@ -49,17 +50,16 @@ def test_task_slots_of_a_cluster(cluster):
     assert session.on_this_host
 
 
-class Settings:
+class Settings(ClassicSession):
     """A session without a cluster: only its settings are used."""
+
+    on_this_host = False
 
     def __init__(self, master, **settings):
         self.master, self._settings = master, settings
 
     def setting(self, name):
         return self._settings.get(name)
-
-    check_worker_timeouts = ClassicSession.check_worker_timeouts
-    _is_on = ClassicSession._is_on
 
 
 def test_a_local_session_has_the_processors_that_its_jvm_counts(sparks):
@@ -199,6 +199,24 @@ def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
         Settings("yarn", **kills).check_worker_timeouts()
     Settings("yarn", **(kills | {f"{prefix}.idleTimeoutSeconds": "0"})).check_worker_timeouts()
     Settings("yarn").check_worker_timeouts()
+
+
+def listening(host, address):
+    return Settings(
+        "yarn", **{"spark.driver.host": host, "spark.driver.bindAddress": address}
+    ).bind_host
+
+
+def test_the_driver_listens_where_spark_does():
+    assert listening("192.0.2.1", "10.0.0.9") == "10.0.0.9"
+    assert listening("localhost", None) == "localhost"
+    assert listening("127.0.0.1", "0.0.0.0") == "127.0.0.1"
+
+
+def test_in_a_container_the_driver_listens_on_its_own_address():
+    """Executors then know the driver by an address of the container's host."""
+    assert any(named(listening("192.0.2.1", "0.0.0.0")))
+    assert any(named(listening("nowhere.invalid", "0.0.0.0")))
 
 
 CONNECT = """
