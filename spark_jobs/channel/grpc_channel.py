@@ -207,6 +207,7 @@ class ChannelServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_log_error)
         self._stopped = asyncio.Event()
         key, certificate = make_certificate()
         server = grpc.aio.server(
@@ -262,6 +263,16 @@ class ChannelServer:
         if following:
             context.set_trailing_metadata(((_KEY, following),))
         return answer
+
+
+def _log_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error of a callback, as asyncio does by default, but no BlockingIOError.
+
+    In older versions of grpcio the loops of all servers read from one socket, and all but the first
+    find nothing there (https://github.com/grpc/grpc/issues/25364).
+    """
+    if not isinstance(context.get("exception"), BlockingIOError):
+        loop.default_exception_handler(context)
 
 
 def _text(metadata: Any, name: str) -> str:

@@ -381,3 +381,17 @@ def test_a_call_of_the_driver_to_a_server_that_has_ended_does_nothing():
     server.call(lambda: called.append("after"))
     server.wake()
     assert called == ["before"]
+
+
+def test_a_socket_of_grpc_that_another_server_has_read_is_no_error_to_log(caplog):
+    """As of two searches at once, with older versions of grpcio."""
+
+    def fail(error):
+        raise error
+
+    spurious, other = BlockingIOError(11, "temporarily unavailable"), ValueError("another")
+    with ChannelServer(LOOPBACK, Script()) as server:
+        for error in (spurious, other):
+            server._loop.call_soon_threadsafe(fail, error)
+        server.call(lambda: None)  # it runs after both
+    assert [record.exc_info[1] for record in caplog.records] == [other]
