@@ -131,6 +131,22 @@ class ClassicSession(Session):
             return name
         return own_address(f"{name}:9", socket.gethostname(), one_host=False).host
 
+    def check_worker_timeouts(self) -> None:
+        """Refuse settings with which Spark ends slots, or a search may fail to end its job.
+
+        Raises:
+            InvalidArgument: Spark kills idle Python workers, or threads share those of the JVM.
+        """
+        super().check_worker_timeouts()
+        pinned = os.environ.get("PYSPARK_PIN_THREAD", "true")
+        if pinned.lower() != "true":
+            raise InvalidArgument(
+                "PYSPARK_PIN_THREAD",
+                "true, or an environment without it",
+                shown(pinned),
+                "unset it before Spark starts: jobs of different threads may get each other's tags",
+            )
+
     def hide_console_progress(self) -> None:
         """Stop Spark's progress bar, for good: Spark offers no way to start it again."""
         bar = self._context._jsc.sc().progressBar()

@@ -201,6 +201,15 @@ def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
     Settings("yarn").check_worker_timeouts()
 
 
+def test_threads_that_share_connections_to_the_jvm_are_refused(monkeypatch):
+    """The tag by which a search ends its job would be on another thread's job."""
+    monkeypatch.setenv("PYSPARK_PIN_THREAD", "false")
+    with pytest.raises(InvalidArgument, match="PYSPARK_PIN_THREAD: expected true, .* got 'false'"):
+        Settings("yarn").check_worker_timeouts()
+    monkeypatch.setenv("PYSPARK_PIN_THREAD", "True")
+    Settings("yarn").check_worker_timeouts()
+
+
 def listening(host, address):
     return Settings(
         "yarn", **{"spark.driver.host": host, "spark.driver.bindAddress": address}
