@@ -134,7 +134,7 @@ class SlotJobs:
                 if self.session.stopped:
                     return "the SparkSession was stopped during the search"
                 if how == "give up":
-                    return self._too_few_came(_missing(server, coordinator)[0], slots)
+                    return self._too_few_came(too_few.most, slots)
                 if how == "give back":
                     slots = max(slots, jobs.requested)
                     self._give_back(jobs, server, coordinator)

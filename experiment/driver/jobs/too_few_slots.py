@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Literal
@@ -28,14 +29,20 @@ class TooFewSlots:
     so that one of the two comes first.
 
     Args:
-        give_up: Seconds with too few slots after which the search ends; None for no limit.
+        give_up: Seconds with too few slots after which the search ends, but not before slots that
+            it has requested again have had time to start; None for no limit.
         rng: The generator of random times.
+
+    Attributes:
+        most: Maximum number of slots that were present at once since a trial last ran.
     """
 
     def __init__(self, give_up: float | None, rng: random.Random | None = None) -> None:
-        self._give_up = give_up
+        self._give_up = math.inf if give_up is None else give_up
         self._rng = rng or random.Random()
+        self.most = 0
         self._since: float | None = None
+        self._requested: float | None = None  # the first look since slots were requested
         self._present = 0
         self._give_back_at = 0.0
         self._pause = _FIRST_PAUSE
@@ -50,20 +57,25 @@ class TooFewSlots:
         """
         if not missing:
             self._since = None
-            self._present = 0
+            self._present = self.most = 0
             self._pause = _FIRST_PAUSE
             return "wait"
         if self._since is None:
             self._since = now
+        if self._requested is None:
+            self._requested = now
         if present > self._present:
             self._give_back_at = now + _PATIENCE * (1 + self._rng.random())
         self._present = present
-        if self._give_up is not None and now > self._since + self._give_up:
+        self.most = max(self.most, present)
+        end = max(self._since + self._give_up, self._requested + min(self._give_up, _PATIENCE))
+        if now > end:
             return "give up"
         return "give back" if present and now > self._give_back_at else "wait"
 
     def pause(self) -> float:
         """Return the seconds until the search asks for slots again, once it has given them back."""
+        self._requested = None
         self._present = 0
         pause = self._pause * (1 + self._rng.random())
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -83,7 +95,7 @@ def too_few_came(
 
     Args:
         session: The session that runs the slots.
-        present: Number of slots that have started.
+        present: Maximum number of slots that were there at once.
         requested: Number of slots requested.
         workers: Number of slots of each trial.
         seconds: Seconds that it has waited.

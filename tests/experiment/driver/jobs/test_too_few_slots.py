@@ -49,6 +49,22 @@ def test_the_time_until_giving_up_counts_over_pauses_and_from_the_last_trial(too
     assert too_few.decide(1, 1, 1_200.0) == "wait"
 
 
+def test_slots_that_are_requested_again_have_time_to_start(too_few):
+    too_few.decide(2, 2, 0.0)
+    assert too_few.decide(2, 2, 61.0) == "give back"
+    too_few.pause()
+    assert too_few.decide(0, 4, 700.0) == too_few.decide(1, 3, 700.0 + _PATIENCE) == "wait"
+    assert too_few.decide(1, 3, 701.0 + _PATIENCE) == "give up"
+    assert too_few.most == 2
+
+
+def test_slots_that_were_there_before_the_last_trial_do_not_count(too_few):
+    too_few.decide(3, 1, 0.0)
+    too_few.decide(4, 0, 1.0)
+    too_few.decide(0, 4, 2.0)
+    assert too_few.most == 0
+
+
 def test_a_search_without_a_limit_never_gives_up():
     too_few = TooFewSlots(None, random.Random(0))
     too_few.decide(0, 2, 0.0)
