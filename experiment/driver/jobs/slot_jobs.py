@@ -95,6 +95,11 @@ class SlotJobs:
             return self.settings.parallelism * workers.most
         return self.slots + workers.of_use(_MOST_FURTHER)
 
+    @property
+    def _left_at(self) -> float:
+        """The monotonic time by which the slots of a killed driver have left; 0 without any."""
+        return self.leaving.until if self.leaving else 0.0
+
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
         """Run slot jobs until the search is done, or its control ends it.
 
@@ -124,7 +129,7 @@ class SlotJobs:
             jobs = stack.enter_context(StartedJobs(job))
             requests = self._requests(jobs)
             self.control.wake = server.wake
-            too_few = TooFewSlots(self.settings.startup_timeout)
+            too_few = TooFewSlots(self.settings.startup_timeout, begin=self._left_at)
             while not self._is_over(server, coordinator):
                 before = coordinator.trials.progress
                 requests.start(slots)
@@ -215,7 +220,7 @@ class SlotJobs:
     ) -> _HowItEnded:
         """Wait until all slots have ended, or have no more trials, or are too few for a trial."""
         jobs, patience = requests.jobs, self.settings.startup_timeout
-        begin = max(time.monotonic(), self.leaving.until if self.leaving else 0.0)
+        begin = max(time.monotonic(), self._left_at)
         give_up = math.inf if patience is None else begin + patience
         done_since: float | None = None
         look = 0.0

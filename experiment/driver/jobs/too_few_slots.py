@@ -32,14 +32,18 @@ class TooFewSlots:
         give_up: Seconds with too few slots after which the search ends, but not before slots that
             it has requested again have had time to start; None for no limit.
         rng: The generator of random times.
+        begin: The monotonic time in seconds from which `give_up` counts at the earliest.
 
     Attributes:
         most: Maximum number of slots that were present at once since a trial last ran.
     """
 
-    def __init__(self, give_up: float | None, rng: random.Random | None = None) -> None:
+    def __init__(
+        self, give_up: float | None, rng: random.Random | None = None, *, begin: float = 0.0
+    ) -> None:
         self._give_up = math.inf if give_up is None else give_up
         self._rng = rng or random.Random()
+        self._begin = begin
         self.most = 0
         self._since: float | None = None
         self._requested: float | None = None  # the first look since slots were requested
@@ -61,7 +65,7 @@ class TooFewSlots:
             self._pause = _FIRST_PAUSE
             return "wait"
         if self._since is None:
-            self._since = now
+            self._since = max(now, self._begin)
         if self._requested is None:
             self._requested = now
         if present > self._present:

@@ -65,6 +65,12 @@ def test_slots_that_were_there_before_the_last_trial_do_not_count(too_few):
     assert too_few.most == 0
 
 
+def test_the_time_until_giving_up_counts_from_the_end_of_a_killed_drivers_slots():
+    too_few = TooFewSlots(60.0, random.Random(0), begin=120.0)
+    assert too_few.decide(0, 2, 0.0) == too_few.decide(0, 2, 180.0) == "wait"
+    assert too_few.decide(0, 2, 181.0) == "give up"
+
+
 def test_a_search_without_a_limit_never_gives_up():
     too_few = TooFewSlots(None, random.Random(0))
     too_few.decide(0, 2, 0.0)
