@@ -18,23 +18,41 @@ _LOOK_EVERY = 1.0  # seconds between two checks for the file that `stop` writes
 class Control:
     """Ends one search early, from any thread or signal handler.
 
+    Args:
+        outer: The control of a call that may run several searches, which ends this one, too; None
+            without such a call.
+
     Attributes:
-        reason: Why the search has to end, in one sentence; None while it may continue.
-        status: Returns the search's status; None before its start.
+        status: Returns the status of the search, or of the newest one of the call; None before its
+            start.
         wake: Lets its slots ask for trials again, if the searcher has new ones. Thread safe.
         overtaken: Whether another driver owns the run; then this one must not write to it.
     """
 
-    def __init__(self) -> None:
-        self.reason: str | None = None
+    def __init__(self, outer: Control | None = None) -> None:
+        self._outer = outer
+        self._reason: str | None = None
         self.overtaken = False
         self.status: Callable[[], Status] | None = None
         self.wake: Callable[[], None] = lambda: None
 
+    @property
+    def reason(self) -> str | None:
+        """Why the search has to end, in one sentence; None while it may continue."""
+        if self._reason is None and self._outer is not None:
+            return self._outer.reason
+        return self._reason
+
+    def begin(self, status: Callable[[], Status]) -> None:
+        """Note that the search has begun, and how to get its status."""
+        self.status = status
+        if self._outer is not None:
+            self._outer.begin(status)
+
     def cancel(self, reason: str) -> None:
         """End the search within a second once its run is open; the first reason counts."""
         if self.reason is None:
-            self.reason = reason
+            self._reason = reason
 
     def give_way(self, reason: str) -> None:
         """End the search since another driver has taken over the run."""
@@ -53,13 +71,13 @@ _control: contextvars.ContextVar[Control | None] = contextvars.ContextVar(
 
 
 def own_control() -> Control:
-    """Return the control of a search that is called here: that of `submit`, or a new one."""
-    return _control.get() or Control()
+    """Return a control for a search that is called here; that of `submit` ends it, too."""
+    return Control(_control.get())
 
 
 @contextlib.contextmanager
 def controlled_by(control: Control) -> Iterator[None]:
-    """Let a search that is called inside the block be controlled by `control`."""
+    """Let `control` end the searches that are called inside the block."""
     token = _control.set(control)
     try:
         yield

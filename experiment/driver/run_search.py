@@ -141,7 +141,7 @@ def _ready(
     board = _board(prepared, run)
     coordinator = _coordinator(prepared, run, board, slots)
     progress.resume(coordinator.trials.status)
-    control.status = lambda: coordinator.trials.status
+    control.begin(lambda: coordinator.trials.status)
     return RunningSearch(
         prepared=prepared,
         run=run,
