@@ -220,25 +220,26 @@ class SparkExecutor(Executor):
 
     def _run(self, spark: Any, settings: Settings) -> Result:
         """Run the calls as the trials of a search, in the search's thread."""
-        from experiment.driver.run_search import run_search  # late: it loads grpc and tensorboard
-
-        self._control = own_control()
-        spec = SearchSpec(
-            call="executor",
-            spark=spark,
-            train=run_call,
-            settings=settings,
-            seed=settings.seed or 0,
-            searcher=self._calls,
-            space=None,
-            algorithm={"type": "calls"},
-            grows=True,
-            observers=[self],
-            opened=self._open,
-            grown=self._grow,
-        )
         problem: str | None = "the executor could not start"
         try:
+            # Late: it loads grpc and tensorboard.
+            from experiment.driver.run_search import run_search
+
+            self._control = own_control()
+            spec = SearchSpec(
+                call="executor",
+                spark=spark,
+                train=run_call,
+                settings=settings,
+                seed=settings.seed or 0,
+                searcher=self._calls,
+                space=None,
+                algorithm={"type": "calls"},
+                grows=True,
+                observers=[self],
+                opened=self._open,
+                grown=self._grow,
+            )
             try:
                 with Interrupts(self._control) as interrupts:
                     result = run_search(spec, interrupts)

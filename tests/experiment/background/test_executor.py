@@ -349,6 +349,13 @@ def test_an_executor_that_cannot_begin_says_why(spark, logdir, monkeypatch):
         experiment.executor(spark, logdir=logdir)
 
 
+def test_an_executor_whose_driver_cannot_be_imported_raises_the_error(spark, logdir, monkeypatch):
+    monkeypatch.setitem(sys.modules, run_search.__name__, None)
+    making = experiment.submit(experiment.executor, spark, logdir=logdir)
+    with pytest.raises(ImportError, match="run_search"):
+        making.result(LONG)
+
+
 def test_bad_settings_are_refused_before_any_job(spark, logdir):
     of_searches = {field.name for field in dataclasses.fields(experiment.Settings)}
     for name in of_searches - inspect.signature(experiment.executor).parameters.keys():
