@@ -27,8 +27,13 @@ class ExecutorBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has 
         self._slots = slots
         self._futures: list[Future[Any]] = []
 
-    def effective_n_jobs(self, n_jobs: int) -> int:
-        """Return how many calls to submit at once; -1 means one per slot."""
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
+        """Return how many calls to submit at once; -1 means one per slot.
+
+        None means 1, as for the backends of joblib.
+        """
+        if n_jobs is None:
+            return 1
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 has no meaning")
         return n_jobs if n_jobs > 0 else max(1, self._slots + 1 + n_jobs)
