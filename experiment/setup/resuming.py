@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,9 @@ def _without_budgets(
     """Return the arguments of algorithms without budgets that are no smaller than before."""
     was, is_now = dict(before), dict(now)
     for name in _BUDGET:
-        if was.get(name, 0) <= is_now.get(name, 0):
+        old, new = was.get(name, 0), is_now.get(name, 0)
+        # An argument of a user's algorithm may be of any type, such as None for no limit.
+        if isinstance(old, Real) and isinstance(new, Real) and old <= new:
             was.pop(name, None)
             is_now.pop(name, None)
     match was, is_now:

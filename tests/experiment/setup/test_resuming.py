@@ -78,6 +78,27 @@ def test_another_precision_is_told():
     ]
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "difference"),
+    [
+        (3, 9, None),
+        (9, 3, "generations was 9, is 3"),
+        (None, None, None),
+        (None, 9, "generations was None, is 9"),
+        ({"most": 3}, {"most": 3}, None),
+    ],
+)
+def test_a_budget_may_grow_if_it_is_a_number(before, now, difference):
+    was, is_now = (
+        make_manifest(make_search(6), algorithm={"type": "own", "generations": budget})
+        for budget in (before, now)
+    )
+    with contextlib.ExitStack() as entered:
+        if difference is not None:
+            entered.enter_context(pytest.raises(InvalidArgument, match=re.escape(difference)))
+        assert check_same_search(was, is_now, "a") == []
+
+
 def is_plan(record):
     return isinstance(record, Planned)
 
