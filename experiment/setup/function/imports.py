@@ -100,8 +100,9 @@ def imports_of(train: Callable[..., Any]) -> tuple[str, ...]:
     """Return the modules of `WORTH_IT` that a function imports or refers to, in order of discovery.
 
     The function's code is followed into the user's functions, classes and modules that it reaches,
-    also those that are not loaded yet. Imports inside `try`, names that are computed, and `exec`
-    are left out, and branches that are never taken are not: a wrong guess costs time only.
+    also those that are not loaded yet. Imports inside `try` with `except`, names that are computed,
+    and `exec` are left out, and branches that are never taken are not: a wrong guess costs time
+    only.
 
     Args:
         train: The function, or any other object that can be called.
@@ -196,9 +197,10 @@ class _Walk:
         """
         bytecode = dis.Bytecode(code)
         instructions = [one for one in bytecode if one.opname != "EXTENDED_ARG"]
-        guarded = _guarded(bytecode, instructions)
         for number, instruction in enumerate(instructions):
-            if instruction.opname == "IMPORT_NAME" and instruction.offset not in guarded:
+            if instruction.opname == "IMPORT_NAME" and not _is_guarded(
+                instruction.offset, bytecode, instructions
+            ):
                 level, members = _operands(instructions[max(0, number - 4) : number])
                 module = absolute_name(instruction.argval, level, package)
                 self._import(module)
@@ -310,16 +312,30 @@ def _closure(function: types.FunctionType) -> Iterator[object]:
             continue
 
 
-def _guarded(bytecode: dis.Bytecode, instructions: list[dis.Instruction]) -> set[int]:
-    """Return the offsets of instructions inside `try`, which may expect a failed import."""
-    by_offset = {instruction.offset: n for n, instruction in enumerate(instructions)}
-    guarded: set[int] = set()
-    for entry in bytecode.exception_entries:  # type: ignore[attr-defined]  # not in typeshed
-        first = by_offset[entry.target]
-        handler = [one.opname for one in instructions[first : first + 2]]
-        if handler[0] == "PUSH_EXC_INFO" and handler[-1] != "WITH_EXCEPT_START":
-            guarded.update(range(entry.start, entry.end))
-    return guarded
+def _is_guarded(offset: int, bytecode: dis.Bytecode, instructions: list[dis.Instruction]) -> bool:
+    """Return whether an instruction is inside `try` with `except`, which may expect its failure.
+
+    `with` and `finally` have handlers, too, but these raise the error again.
+    """
+    entries = bytecode.exception_entries  # type: ignore[attr-defined]  # not in typeshed
+    for _ in entries:  # from the innermost handler outwards
+        target = next((one.target for one in entries if one.start <= offset < one.end), None)
+        if target is None:
+            return False
+        if _is_except([one.opname for one in instructions if one.offset >= target]):
+            return True
+        offset = target
+    return False
+
+
+def _is_except(handler: list[str]) -> bool:
+    """Return whether the code of `except` begins with these instructions."""
+    if handler[0] != "PUSH_EXC_INFO":
+        return False
+    over = ("POP_TOP", "RERAISE", "PUSH_EXC_INFO")  # none of them is in the class of an error
+    first = set(itertools.takewhile(lambda name: name not in over, handler[1:]))
+    is_bare = handler[1] == "POP_TOP"
+    return is_bare or not first.isdisjoint(("CHECK_EXC_MATCH", "CHECK_EG_MATCH"))
 
 
 def _operands(before: list[dis.Instruction]) -> tuple[int, tuple[str, ...]]:

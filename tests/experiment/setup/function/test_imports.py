@@ -53,6 +53,55 @@ def guarded(x):
     return keras, x
 
 
+def guarded_against_anything(x):
+    try:
+        import keras
+    except:  # noqa: E722  # as users write it
+        keras = None
+    return keras, x
+
+
+def guarded_with_finally(x, lock):
+    try:
+        import keras
+    except (lock.Missing, ImportError):
+        keras = None
+    finally:
+        lock.release()
+    return keras, x
+
+
+def guarded_around_others(x, lock):
+    try:
+        with lock:
+            try:
+                import keras
+            finally:
+                lock.release()
+    except ImportError:
+        keras = None
+    return keras, x
+
+
+def guarded_by_a_group(x):
+    try:
+        import keras
+    except* ImportError:
+        keras = None
+    return keras, x
+
+
+def in_a_try_with_finally(x, lock):
+    try:
+        import keras
+    finally:
+        try:
+            lock.release()
+        except RuntimeError:
+            lock = None
+    return keras, lock, x
+
+
 def in_a_with_block(x, lock):
     with lock:
         import keras
@@ -178,6 +227,11 @@ GUESS = Preload(required=("keras",), guessed=("sklearn.datasets",))
         (another, SKLEARN),
         (as_default, SKLEARN),
         (guarded, ()),
+        (guarded_against_anything, ()),
+        (guarded_with_finally, ()),
+        (guarded_around_others, ()),
+        (guarded_by_a_group, ()),
+        (in_a_try_with_finally, ("keras",)),
         (in_a_with_block, ("keras",)),
         (in_nested_functions, ("keras",)),
         (by_a_string, ()),
