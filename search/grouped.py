@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from search.direction import Direction, Goal
-from search.errors import InvalidArgument, NothingAllowed, shown
+from search.errors import InvalidArgument, shown
 from search.searcher import (
     Algorithm,
     Problem,
@@ -79,9 +79,9 @@ class Grouped:
         rng = random.Random(problem.rng.getrandbits(64))
         try:
             check_constraint(space, random.Random(0))
-        except NothingAllowed as error:
+        except InvalidArgument as error:
             got = f"group {group!r}: {error.got}"
-            raise NothingAllowed(error.name, error.expected, got) from None
+            raise type(error)(error.name, error.expected, got, error.hint) from error.__cause__
         return replace(problem, space=space, rng=rng, points=points, known=known)
 
     def _own(self, group: str, space: Space, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,9 @@ def spec_of_algorithm(
     """
     seed = seed_of(settings)
     _check_resuming(algorithm, settings)
-    if not isinstance(algorithm, Grid):  # a grid checks each configuration
+    # A grid checks each configuration, and `Grouped` the space of each group: in their union,
+    # hyperparameters of one group meet the name of another.
+    if not isinstance(algorithm, Grid | Grouped):
         check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
     slots = SlotsAsked(spark, train, samples, settings)

@@ -241,6 +241,16 @@ def test_a_constraint_that_allows_a_group_nothing_is_refused_at_the_start():
     assert caught.value.got.startswith("group 'us': none among 10,000 drawn at random")
 
 
+def test_an_error_of_a_constraint_names_the_group():
+    def constraint(params):
+        raise RuntimeError("boom")
+
+    with pytest.raises(InvalidArgument) as caught:
+        Grouped(Random(), read_groups(BOUNDS, "group", constraint)).start(problem()[1])
+    assert caught.value.got.startswith("group 'eu': RuntimeError: boom, for {")
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
 def test_a_constraint_gets_the_group():
     def constraint(params):
         return params["group"] == "eu" or params["n"] < 5

@@ -12,7 +12,7 @@ from search.errors import InvalidArgument
 from search.evolution.population_based import PopulationTraining
 from search.fidelity.hyperband import Hyperband
 from search.grouped import Grouped
-from search.space.groups import union
+from search.space.groups import read_groups, union
 from search.space.spaces import Float, Space
 from search.stopping.racing import WilcoxonRacing
 from search.stopping.rules import SuccessiveHalving
@@ -48,6 +48,28 @@ def test_what_a_point_leaves_out_is_drawn_from_the_bounds_of_its_group():
     )
     points = spec.algorithm["points"]
     assert [point["x"] in groups[point["group"]]["x"] for point in points] == [True, True]
+
+
+def test_a_constraint_is_called_with_configurations_of_groups_alone():
+    costs = {"eu": {"small": 1, "large": 3}, "us": {"tiny": 1, "huge": 9}}
+
+    def constraint(params):
+        return costs[params["group"]][params["size"]] < 5  # `costs["eu"]` has no "tiny"
+
+    bounds = {group: {"size": list(sizes)} for group, sizes in costs.items()}
+    groups = read_groups(bounds, "group", constraint)
+    spec = spec_of_algorithm(
+        Grouped(Random(), groups),
+        call="search_each",
+        spark=None,
+        train=lambda size, group: costs[group][size],
+        space=union(groups, "group", constraint),
+        settings=Settings(seed=0),
+        samples=1,
+    )
+    trials = [spec.searcher.ask().params for _ in groups]
+    assert [trial["group"] for trial in trials] == ["eu", "us"]
+    assert all(constraint(trial) for trial in trials)
 
 
 def in_groups(algorithm):
