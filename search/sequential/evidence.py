@@ -5,9 +5,9 @@ Imported late, as `gaussian_process` is: scikit-learn takes a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,10 @@ Array = npt.NDArray[np.float64]
 
 MODELLED = 300
 """Maximum evaluated points in the model: half of them the latest, half the best of the others."""
+
+_ONE_THREAD = threading.Lock()
+"""Held while linear algebra has one thread: that limit is the process's, and a search that began
+under the limit of another one would restore it after both."""
 
 
 class Evidence:
@@ -50,13 +54,14 @@ class Evidence:
         return int(np.isfinite(self._merits).sum())
 
     @staticmethod
-    def one_thread() -> AbstractContextManager[Any]:
+    @contextlib.contextmanager
+    def one_thread() -> Iterator[None]:
         """Limit linear algebra to one thread; use it around all other calls.
 
         That is enough for small matrices, and the digits are always the same.
         """
-        limits: AbstractContextManager[Any] = threadpool_limits(1, "blas")
-        return limits
+        with _ONE_THREAD, threadpool_limits(1, "blas"):
+            yield
 
     def process(self, in_flight: Sequence[list[float]]) -> tuple[GaussianProcess, Array, Array]:
         """Return the process, and the points and normalised values that it knows.
