@@ -6,6 +6,7 @@ The logbook and the statistics are DEAP's.
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -104,7 +105,9 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         self.logbook = tools.Logbook()
         self.logbook.header = ["gen", "evals", *self._statistics.fields, share]
         one = isinstance(direction, Direction)
-        self.hall_of_fame = tools.HallOfFame(1) if one else tools.ParetoFront()
+        # Members are copies, so none is the same: a point that is evaluated again may do better.
+        fame = tools.HallOfFame(1, similar=operator.is_) if one else tools.ParetoFront()
+        self.hall_of_fame = fame
         self._population: list[IndividualT] = []
         self.selections: list[Selection] = []
         self._asked = 0  # trials handed out, in all

@@ -246,6 +246,12 @@ def test_the_logbook_is_about_the_generation():
     assert searcher.hall_of_fame[0].score == max(searcher.logbook.select("best"))
 
 
+def test_the_hall_of_fame_has_the_best_trial_of_a_member_that_goes_on():
+    searcher = training(popsize=2, quantile=0)  # each member goes on, with the same point
+    drive(searcher, lambda trial: outcome(trial, 10.0 * trial.generation - trial.id))
+    assert searcher.hall_of_fame[0].score == max(searcher.logbook.select("best"))
+
+
 def test_the_population_is_the_last_finished_generation():
     searcher = training(MIXED, popsize=4, generations=2)
     before = []
