@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from search.errors import InvalidArgument, did_you_mean, shown
+from search.space.sampling import DRAWS_OF_ONE
 from search.space.spaces import Choice, Domain, Integer, Space
 from search.values import is_finite, plain_value
-
-_DRAWS = 1_000
-"""Maximum draws of a point's missing hyperparameters until the point lies in the space."""
-
 
 Complete: TypeAlias = Callable[[Space, str, Mapping[str, Any], random.Random], dict[str, Any]]
 """Returns the configuration of a point in a space: called with the point's name for errors."""
@@ -36,7 +33,7 @@ def completed(
     def value_of(key: str) -> Any:
         return given[key] if key in given else space[key].decode(rng.random())
 
-    for _ in range(_DRAWS):
+    for _ in range(DRAWS_OF_ONE):
         params = space.assemble(value_of)
         if given.keys() <= params.keys() and space.allows_params(params):
             return params

@@ -10,11 +10,11 @@ from search.space.spaces import Space, nothing_allowed
 DRAWS = 10_000
 """Maximum draws for each of the points that show that a search may start."""
 
-_LATER = 10 * DRAWS
-"""Maximum draws for a point of a search.
+DRAWS_OF_ONE = 10 * DRAWS
+"""Maximum draws for a point of a search, or for what a point of the user leaves out.
 
-More than before it: a constraint that allows one in a few thousand may start, and would then soon
-end the search, since 10,000 draws fail for one point in a hundred."""
+More than before a search: a constraint that allows one in a few thousand may start, and would then
+soon end the search, since 10,000 draws fail for one point in a hundred."""
 
 TRIES = 20
 """Maximum proposals per trial; all may have been tried, or not be allowed."""
@@ -22,7 +22,7 @@ TRIES = 20
 _CHECKS = 10  # allowed points drawn before a search starts: a constraint may raise for a few only
 
 
-def random_point(space: Space, rng: random.Random, draws: int = _LATER) -> list[float]:
+def random_point(space: Space, rng: random.Random, draws: int = DRAWS_OF_ONE) -> list[float]:
     """Return a uniform point of the unit cube that the constraint allows.
 
     Args:

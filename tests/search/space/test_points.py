@@ -116,6 +116,12 @@ def test_drawn_values_fit_the_given_ones(seed):
     assert {point["units"] for point in points} == {1, 2, 3, 4, 6, 7, 8, 9}
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_left_out_is_drawn_until_a_narrow_constraint_allows_it(seed):
+    space = Space.of_bounds({"n": [1, 4000]}, lambda params: params["n"] == 7)
+    assert read([{}], seed, space) == [{"n": 7}]
+
+
 def test_a_value_between_two_steps_is_taken_as_it_is():
     point = {"momentum": 0.3, "optimizer": "sgd", "units": 1}
     assert read([point], space=OPTIMIZERS) == [point]
