@@ -92,7 +92,8 @@ def _counts(domain: Domain, values: Sequence[Any]) -> _Counts:
         values = [domain.index(value) for value in values]
         if _has_no_order(domain):
             return np.bincount(values, minlength=len(domain.values))
-        domain = Integer(0, len(domain.values) - 1)
+        last = len(domain.values) - 1  # of a range, perhaps beyond the integers of a domain
+        domain = Integer(0, last) if last <= LARGEST_INTEGER else Float(0.0, float(last))
     low, high, steps = float(domain.low), float(domain.high), _STEPS
     if isinstance(domain, Integer) and domain.log:
         steps = min(math.ceil(math.log2(high - low + 1)) + 1, steps)

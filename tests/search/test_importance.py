@@ -124,6 +124,12 @@ def test_integers_beyond_those_of_a_domain_have_an_importance(domains):
     assert found["seed"] > found["units"]
 
 
+def test_ranges_of_more_values_than_integers_of_a_domain_have_an_importance():
+    trials = [({"seed": n * 2**55, "units": n % 2}, n) for n in range(20)]
+    found = importance(trials, Direction.MAX, {"seed": Choice(range(2**60))})
+    assert found["seed"] > found["units"]
+
+
 @pytest.mark.parametrize(("high", "log"), [(1000.0, True), (999.0, False)])
 def test_without_a_space_values_that_differ_a_thousandfold_have_a_log_scale(high, log):
     rates = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, high]
