@@ -27,7 +27,7 @@ class Judge:
         direction: Direction of the objective, or of each of several; then no trial is stopped.
         optimization_key: The name of the objective among the reported metrics.
         stopping: The stopping rules.
-        further: The searcher's own stopping rule, or None.
+        further: The searcher's own judge, or None.
         repeats: Number of calls of the train function in each trial.
         group_of: Returns a trial's group; trials of several groups are not compared.
         state: The state of the run, with the objective's name.
@@ -59,7 +59,9 @@ class Judge:
         if (stopping or further is not None) and isinstance(direction, Direction):
             judges = JudgesOfGroups(stopping, direction, group_of)
             self._rules = AnyOf([judges] if further is None else [judges, further])
-        self._who = "stopping=" if stopping else "the searcher's pruner"
+        # A searcher's judge may stop no trial: it learns from reports which ones to train longer.
+        self._who = "stopping=" if stopping else "the searcher"
+        self._without = "stops none of them" if stopping else "learns from their outcomes alone"
         self._unjudged: dict[int, list[str]] = {}  # metrics reported instead of the objective
         self._judged = False  # whether any report had the objective
         self._named = False  # whether any trial has returned the objective
@@ -107,7 +109,7 @@ class Judge:
             wanted = self._key or outcome.objective
             self._warn(
                 f"{self._who} needs reports of {wanted!r}, but trials report {reported}, so it "
-                "stops none of them"
+                f"{self._without}"
             )
 
     def stopped(self, trial: int, reason: str, last: Report | None, seconds: float) -> Outcome:
