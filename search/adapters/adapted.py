@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from search.counted import CountedSearch
@@ -22,6 +23,11 @@ _PROPOSES_NO_MORE = "the searcher proposes no more configurations"
 
 _GLOBAL_RANDOM_NUMBERS = threading.Lock()
 """Held while a search uses the process's random numbers; another may run in another thread."""
+
+_DIGITS = 1e-9
+"""Maximum relative difference of numbers that count as one, computed by two kinds of processors.
+
+The last digits depend on the processor, for which numpy and linear algebra choose their code."""
 
 # Drawn at random where the user gives none, so it may differ between processes.
 _LEFT_OUT = ("seed",)
@@ -74,7 +80,8 @@ class AdaptedSearch(CountedSearch):
     that the constraint does not allow is rejected and the next one requested; after 20 of them the
     trial is a random configuration.
 
-    The same `rng` and the same order of `ask` and `tell` give the same trials.
+    The same `rng` and the same order of `ask` and `tell` give the same trials on processors of the
+    same kind; a search that is resumed elsewhere keeps those whose last digits alone differ there.
 
     Args:
         problem: The problem to search. `samples` is required.
@@ -122,6 +129,17 @@ class AdaptedSearch(CountedSearch):
     def ask(self) -> Trial | None:
         """Return the next trial; None while `most_in_flight` trials are in flight."""
         return None if len(self._in_flight) >= self._most_in_flight else super().ask()
+
+    def ask_again(self, trial: Trial) -> Trial | None:
+        """Return the next trial, with the numbers of this one where only the last digits differ."""
+        again = self.ask()
+        if again is None:
+            return None
+        params = {
+            name: _as_recorded(value, trial.params.get(name))
+            for name, value in again.params.items()
+        }
+        return msgspec.structs.replace(again, params=params)
 
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         params, proposal = given, None
@@ -189,6 +207,12 @@ class AdaptedSearch(CountedSearch):
                 self._globals = random.getstate(), np.random.get_state()
                 random.setstate(others[0])
                 np.random.set_state(others[1])
+
+
+def _as_recorded(value: Any, recorded: Any) -> Any:
+    """Return the recorded number instead of a value that equals it but for the last digits."""
+    both = isinstance(value, float) and isinstance(recorded, float)
+    return recorded if both and math.isclose(value, recorded, rel_tol=_DIGITS) else value
 
 
 class _PrunerJudge:

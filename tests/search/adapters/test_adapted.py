@@ -15,14 +15,14 @@ from search.adapters import DeapSearcher, DehbSearcher, NevergradSearcher, Optun
 from search.adapters.adapted import AdaptedSearch, described
 from search.direction import Direction, Directions
 from search.errors import InvalidArgument, NothingAllowed
-from search.searcher import Problem, drive
+from search.searcher import Problem, ask_again, drive
 from search.space.domains import nearest
 from search.space.sampling import TRIES
 from search.space.spaces import Float, Integer, Space
-from search.trial import Evaluated, Outcome
+from search.trial import Evaluated, Outcome, Trial
 from tests import ROOT
 from tests.search.adapters.spaces import PLANE, bowl, problem_on
-from tests.search.fakes import evaluated_by, outcome, run_in_any_order
+from tests.search.fakes import evaluated_by, outcome, recorded, run_in_any_order
 
 
 class Counting:
@@ -138,6 +138,29 @@ def test_a_warm_start_is_refused_by_optimisers_that_cannot_learn_it():
     with pytest.raises(InvalidArgument, match="warm_start: expected none.* got 1 trial"):
         started(Counting(learns=False), known=known)
     drive(started(Counting(learns=False), points=[{"x": 4.0, "y": 0.0}]), evaluated_by(bowl))
+
+
+class Nudged(Counting):
+    """Computes another last digit, as on another processor."""
+
+    def propose(self):
+        proposal, params = super().propose()
+        return proposal, {**params, "y": math.nextafter(params["y"], math.inf)}
+
+
+def test_a_search_that_is_resumed_on_another_processor_keeps_its_trials():
+    trials = []
+    drive(started(Counting()), recorded(evaluated_by(bowl), trials))
+    searcher = started(Nudged())
+    for trial in trials:
+        assert ask_again(searcher, trial) == trial
+        searcher.tell(outcome(trial, 1.0))
+    assert searcher.finished
+
+
+@pytest.mark.parametrize("params", [{"x": 0.0, "y": 1e-3}, {"x": 1e-3}, {}])
+def test_a_recorded_trial_that_differs_by_more_than_digits_is_not_asked_for_again(params):
+    assert ask_again(started(Counting()), Trial(0, params)) == started(Counting()).ask()
 
 
 @pytest.mark.parametrize("samples", [None, 0, 2.5])
