@@ -21,8 +21,9 @@ from search.trial import Evaluated, Outcome, Status, Trial
 
 _PROPOSES_NO_MORE = "the searcher proposes no more configurations"
 
-_GLOBAL_RANDOM_NUMBERS = threading.Lock()
-"""Held while a search uses the process's random numbers; another may run in another thread."""
+_LIBRARY_CALLS = threading.Lock()
+"""Held while a search calls its library, which may change what is the process's: random numbers, or
+the verbosity of Optuna. Another search may run in another thread."""
 
 _DIGITS = 1e-9
 """Maximum relative difference of numbers that count as one, computed by two kinds of processors.
@@ -85,11 +86,13 @@ class AdaptedSearch(CountedSearch):
 
     Args:
         problem: The problem to search. `samples` is required.
-        begin: Creates the optimiser. It runs, as every call of the optimiser does, with global
-            random numbers of this search: many of these libraries have no other generator.
+        begin: Creates the optimiser.
         most_in_flight: Maximum trials in flight; None for any number.
         pruner: The name of the optimiser's pruner, if it is a `Pruner` as well. The pruner
             receives the reports of the trials that the optimiser proposed.
+        own_numbers: Whether the optimiser draws no global random numbers. Otherwise each call of it
+            runs with such numbers of this search; other threads must not draw from `random` and
+            `numpy.random` meanwhile.
 
     Attributes:
         judge: The pruner as a judge; None without a pruner.
@@ -105,6 +108,8 @@ class AdaptedSearch(CountedSearch):
         begin: Callable[[], Optimiser[Any]],
         most_in_flight: int | None = None,
         pruner: str | None = None,
+        *,
+        own_numbers: bool = False,
     ) -> None:
         super().__init__(problem)
         self.judge = None if pruner is None else _PrunerJudge(pruner, self._report)
@@ -112,9 +117,10 @@ class AdaptedSearch(CountedSearch):
         self._rng = problem.rng
         self._most_in_flight = math.inf if most_in_flight is None else most_in_flight
         self._in_flight: dict[int, tuple[Mapping[str, Any], Any]] = {}
+        self._own_numbers = own_numbers
         seed = self._rng.getrandbits(32)
         self._globals = random.Random(seed).getstate(), np.random.RandomState(seed).get_state()
-        with self._random_numbers():
+        with self._library_call():
             self._optimiser = begin()
             for evaluated in problem.known:
                 if not self._optimiser.add(evaluated.params, self._score(evaluated)):
@@ -144,7 +150,7 @@ class AdaptedSearch(CountedSearch):
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         params, proposal = given, None
         if params is None:
-            with self._random_numbers():
+            with self._library_call():
                 proposal, params = self._allowed()
         if params is not None:
             self._in_flight[trial] = params, proposal
@@ -153,7 +159,7 @@ class AdaptedSearch(CountedSearch):
     def tell(self, outcome: Outcome) -> None:
         """Pass an outcome to the optimiser."""
         params, proposal = self._in_flight.pop(outcome.trial)
-        with self._random_numbers():
+        with self._library_call():
             if proposal is None:
                 self._optimiser.add(params, self._score(outcome))
             elif self.judge is not None and outcome.status == "stopped":
@@ -171,7 +177,7 @@ class AdaptedSearch(CountedSearch):
         _, proposal = self._in_flight.get(trial, (None, None))
         if proposal is None:  # a point of the user, or a trial that has ended
             return False
-        with self._random_numbers():
+        with self._library_call():
             return self._pruner.report(proposal, step, value)
 
     def _score(self, item: Outcome | Evaluated) -> float | tuple[float, ...] | None:
@@ -195,9 +201,12 @@ class AdaptedSearch(CountedSearch):
         return None, self._space.decode(random_point(self._space, self._rng))
 
     @contextlib.contextmanager
-    def _random_numbers(self) -> Iterator[None]:
-        """Swap in this search's global random numbers, and restore the others afterwards."""
-        with _GLOBAL_RANDOM_NUMBERS:
+    def _library_call(self) -> Iterator[None]:
+        """Let no other search call, and swap in this one's global random numbers for the time."""
+        with _LIBRARY_CALLS:
+            if self._own_numbers:
+                yield
+                return
             others = random.getstate(), np.random.get_state()
             random.setstate(self._globals[0])
             np.random.set_state(self._globals[1])

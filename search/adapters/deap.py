@@ -35,6 +35,9 @@ class DeapSearcher:
     count as outcomes, too. Individuals outside the unit cube are reflected at its bounds. Failed
     trials, and configurations that the constraint does not allow, rank last.
 
+    Strategies draw from `numpy.random`, and get random numbers of the search there during a call.
+    Other threads that draw or seed them meanwhile change the trials, and lose their seed.
+
     Args:
         strategy: A strategy with one dimension per hyperparameter, or a function that is called
             with their number and returns the strategy: `lambda n: deap.cma.Strategy(centroid=

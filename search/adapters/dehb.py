@@ -72,7 +72,9 @@ class DehbSearcher:
             raise InvalidArgument("space", expected, shown(dict(problem.space)))
         seed = problem.rng.getrandbits(32)
         return AdaptedSearch(
-            problem, lambda: _Brackets(problem, self.fidelity, domain, self.eta, seed)
+            problem,
+            lambda: _Brackets(problem, self.fidelity, domain, self.eta, seed),
+            own_numbers=True,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -36,6 +36,9 @@ class NevergradSearcher:
     largest loss so far in each: Nevergrad measures volumes by the largest of the first losses.
     `samples` is the optimizer's budget; an optimizer that plans by it cannot continue beyond it.
 
+    Many optimizers draw from `numpy.random`, and get random numbers of the search there during a
+    call. Other threads that draw or seed them meanwhile change the trials, and lose their seed.
+
     Args:
         optimizer: The name of an optimizer, such as 'CMA', or a class or a configured optimizer of
             `nevergrad.optimizers`, such as `ParametrizedCMA(popsize=20)`.

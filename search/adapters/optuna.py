@@ -72,6 +72,7 @@ class OptunaSearcher:
             problem,
             lambda: _Study(problem, self.sampler, self.pruner, seed),
             pruner=None if self.pruner is None else type(self.pruner).__name__,
+            own_numbers=self._is_optunas_own(),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -81,6 +82,15 @@ class OptunaSearcher:
         if self.pruner is not None:
             arguments["pruner"] = described(self.pruner, _optuna().pruners.BasePruner)
         return arguments
+
+    def _is_optunas_own(self) -> bool:
+        """Return whether both are of Optuna itself, which draws no global random numbers."""
+        kinds = _optuna().samplers.BaseSampler, _optuna().pruners.BasePruner
+        return all(
+            type(part).__module__.partition(".")[0] == "optuna"
+            for thing in (self.sampler, self.pruner)
+            for part in _parts(thing, kinds)
+        )
 
     def _check_several(self, directions: Directions) -> None:
         """Refuse a pruner, and a sampler that fails on several objectives when it samples."""
@@ -236,6 +246,14 @@ def _choice(kinds: Any, domain: Choice) -> _Parameter:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _parts(thing: Any, kinds: tuple[type, ...]) -> Iterator[Any]:
+    """Yield a sampler or a pruner, and those inside it; nothing for None."""
+    if isinstance(thing, kinds):
+        yield thing
+        for value in vars(thing).values():
+            yield from _parts(value, kinds)
 
 
 def _seed(sampler: Any, seed: int, kind: type) -> bool:

@@ -21,7 +21,7 @@ from search.space.sampling import TRIES
 from search.space.spaces import Float, Integer, Space
 from search.trial import Evaluated, Outcome, Trial
 from tests import ROOT
-from tests.search.adapters.spaces import PLANE, bowl, problem_on
+from tests.search.adapters.spaces import PLANE, bowl, global_random_numbers, problem_on
 from tests.search.fakes import evaluated_by, outcome, recorded, run_in_any_order
 
 
@@ -199,6 +199,20 @@ def test_two_searches_at_once_have_random_numbers_of_their_own():
             assert list(threads.map(run, range(4))) == alone
     finally:
         sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("algorithm", [OptunaSearcher(), DehbSearcher("x")])
+def test_libraries_with_generators_of_their_own_leave_alone_what_other_threads_draw(algorithm):
+    def called_meanwhile(params):
+        random.seed(7)
+        np.random.seed(7)
+        return True
+
+    space = Space({"x": Float(1.0, 9.0), "y": Float(0.0, 1.0)}, constraint=called_meanwhile)
+    with global_random_numbers(0):
+        algorithm.start(problem_on(space, 5)).ask()
+        drawn = random.random(), np.random.rand()
+    assert drawn == (random.Random(7).random(), np.random.RandomState(7).rand())
 
 
 def test_random_numbers_are_restored_if_the_library_raises():

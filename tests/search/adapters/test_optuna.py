@@ -24,6 +24,7 @@ from tests.search.adapters.spaces import (
     PLANE,
     AdapterContract,
     bowl,
+    global_random_numbers,
     problem_on,
 )
 from tests.search.fakes import evaluated_by, outcome
@@ -294,6 +295,28 @@ def test_only_unseeded_states_are_seeded():
     kept = copy.deepcopy(seeded)
     assert our_trials(unseeded, 8, seed=1) != our_trials(unseeded, 8, seed=2)
     assert our_trials(seeded, 8, seed=1) == our_trials(kept, 8, seed=2)
+
+
+class Drawing(samplers.RandomSampler):
+    """A user's sampler that draws global random numbers."""
+
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        return random.uniform(param_distribution.low, param_distribution.high)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        Drawing(),
+        experimental(samplers.PartialFixedSampler, fixed_params={"x": 0.5}, base_sampler=Drawing()),
+    ],
+)
+def test_a_sampler_that_draws_global_random_numbers_gets_those_of_the_search(sampler):
+    def first(seed, other):
+        with global_random_numbers(other):
+            return OptunaSearcher(sampler).start(problem_on(PLANE, 1, seed)).ask()
+
+    assert first(1, 1) == first(1, 2) != first(2, 1)
 
 
 def test_samples_are_required():
