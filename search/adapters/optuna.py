@@ -131,6 +131,7 @@ class _Study:
                 pruner=copy.deepcopy(pruner) or self._optuna.pruners.NopPruner(),
             )
         self.exhausted = False
+        self._lacks_numbers = False  # whether any report had none
         # Samplers call it once they have tried everything; Optuna's works only in Study.optimize.
         self._study.stop = self._stop
 
@@ -152,8 +153,8 @@ class _Study:
             self._study.tell(proposal, state=self._optuna.trial.TrialState.PRUNED)
 
     def report(self, proposal: Any, step: int, value: float) -> bool:
-        with _quiet(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, where all values are NaN
+        self._lacks_numbers |= not math.isfinite(value)
+        with _quiet(), _no_warnings() if self._lacks_numbers else contextlib.nullcontext():
             proposal.report(value, step)
             return bool(proposal.should_prune())
 
@@ -197,6 +198,18 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(before)
+
+
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Ignore the warnings of numpy about values that are all NaN.
+
+    Use it where there are some alone: it restores the filters of the process, which another thread
+    may have changed meanwhile.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 def _names(goal: Goal) -> list[str]:

@@ -451,6 +451,30 @@ def test_an_error_of_a_pruner_is_shown_as_the_searchers_with_its_line():
         searcher.judge.report(trial.id, 2, 0.5)
 
 
+class Leaving(optuna.pruners.BasePruner):
+    """A pruner during whose call another thread leaves a context."""
+
+    def __init__(self, context):
+        self._context = context
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def prune(self, study, trial):
+        self._context.close()
+        return False
+
+
+def test_a_report_with_a_number_leaves_alone_the_filters_of_warnings_of_other_threads():
+    before = list(warnings.filters)
+    with contextlib.ExitStack() as context:
+        context.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        searcher = OptunaSearcher(pruner=Leaving(context)).start(problem_on(MODEL, 5))
+        judge_of(searcher).report(searcher.ask().id, 0, 0.5)
+        assert warnings.filters == before
+
+
 @pytest.mark.parametrize("pruner", PRUNERS, ids=lambda pruner: type(pruner).__name__)
 def test_the_same_reports_prune_the_same_trials_again(pruner):
     algorithm = OptunaSearcher(samplers.TPESampler(n_startup_trials=4), pruner)
