@@ -28,6 +28,9 @@ _ROOM = 64
 class Screen:
     """Judges points by the mean rank of their nearest neighbours among the evaluated points.
 
+    The points that are as far as the last neighbour count alike, each for its part of the places
+    that nearer ones leave: which of them `numpy.argpartition` returns depends on the processor.
+
     Args:
         space: The search space.
         direction: Direction of the objective.
@@ -70,8 +73,10 @@ class Screen:
         promise = []
         for point in points:
             distances = self._distances(self._space.snap(point))
-            nearest = np.argpartition(distances, count - 1)[:count]
-            promise.append(ranks[nearest].mean())
+            last = np.partition(distances, count - 1)[count - 1]
+            nearer = ranks[distances < last]
+            rest = (count - len(nearer)) * ranks[distances == last].mean()
+            promise.append((nearer.sum() + rest) / count)
         return points[int(np.argmax(promise))]
 
     def _distances(self, point: Sequence[float]) -> npt.NDArray[np.float64]:

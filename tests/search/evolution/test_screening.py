@@ -61,6 +61,18 @@ def test_the_order_of_choices_does_not_matter():
     assert screen(evaluated, space=space).most_promising(points[::-1]) == points[0]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_equally_near_points_does_not_matter(seed):
+    rng = random.Random(seed)
+    space = Space.of_bounds({name: list("abcd") for name in "xyz"})
+    evaluated = [([rng.random() for _ in space], number) for number in range(40)]
+    points = [[rng.random() for _ in space] for _ in range(20)]
+    chosen = screen(evaluated, space=space).most_promising(points)
+    for _ in range(10):
+        rng.shuffle(evaluated)
+        assert screen(evaluated, space=space).most_promising(points) == chosen
+
+
 def test_each_of_many_evaluated_points_counts():
     rng = random.Random(0)
     space = Space.of_bounds({"a": [0.0, 1.0], "kind": ["x", "y", "z"], "b": [0.0, 1.0]})
