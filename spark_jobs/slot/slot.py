@@ -147,7 +147,7 @@ def _serve(
             watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
             if first := first or attempts.next():
                 pull_trials(config, attempts, watching, first, tell)
-    except (RunnerBroken, NoPort) as error:
+    except (RunnerBroken, NoPort, OSError) as error:  # such as no room for temporary files
         problem = f"host {hello.host}, Python {sys.executable}: {error}"
         channel.hello(msgspec.structs.replace(hello, problem=problem))
 

@@ -88,7 +88,11 @@ class ZygoteLink:
         # process if a module waits for something.
         limit = time_limits.OWN_IMPORT if warm is None else time_limits.WARM_READY
         overdue = threading.Timer(limit, self.process.kill)
-        overdue.start()
+        try:
+            overdue.start()
+        except RuntimeError as error:  # the limit of processes, which counts threads
+            self.close()
+            raise RunnerBroken(str(error)) from None
         begun = time.monotonic()
         try:
             with contextlib.suppress(ConnectionError):  # it has ended: its log tells more

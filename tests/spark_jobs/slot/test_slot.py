@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -318,12 +319,12 @@ def heard_of_slot(tmp_path, monkeypatch):
     """Return a function that lets a slot run a trial, and returns the driver."""
     monkeypatch.setattr(TaskContext, "_taskContext", None)  # this process is in no task afterwards
 
-    def heard(function, cpus=1, **settings):
+    def heard(function, cpus=1, isolation="none", **settings):
         driver, task = OneTrial(), TaskContext()
         task._cpus = cpus
         task._resources = {}
         with ChannelServer("127.0.0.1", driver) as server:
-            config = config_of(tmp_path, address=server.address)
+            config = config_of(tmp_path, address=server.address, isolation=isolation)
             program = msgspec.structs.replace(config.program, **settings)
             config = msgspec.structs.replace(config, program=program)
             run_trials(config, cloudpickle.dumps(function), "1.0.0", task)
@@ -358,6 +359,30 @@ def test_a_processor_that_is_slow_in_the_precision_is_warned_of(
     driver = heard_of_slot(functions.double, precision="mixed_bfloat16")
     warnings = [text for message in driver.of_kind(Hello) for text in message.warnings]
     assert ["has neither AMX nor AVX512-BF16" in text for text in warnings] == [True] * warned
+
+
+def without_room_for_temporary_files(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/missing")
+    return "[Errno 2] No such file or directory: "
+
+
+def without_further_processes(monkeypatch):
+    def refused(*arguments, **settings):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    return "[Errno 11] Resource temporarily unavailable"
+
+
+@pytest.mark.parametrize("host", [without_room_for_temporary_files, without_further_processes])
+def test_a_host_that_can_start_no_zygote_is_named_and_its_task_does_not_fail(
+    heard_of_slot, monkeypatch, host
+):
+    error = host(monkeypatch)
+    driver = heard_of_slot(functions.double, isolation="process")
+    begun, ended = driver.of_kind(Hello)
+    assert begun.problem == ""
+    assert ended.problem.startswith(f"host {host_name()}, Python {sys.executable}: {error}")
 
 
 @pytest.fixture

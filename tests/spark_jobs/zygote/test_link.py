@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 
+import psutil
 import pytest
 
 from spark_jobs import time_limits
@@ -59,3 +61,14 @@ def test_an_import_that_does_not_end_is_ended_and_named(tmp_path, monkeypatch):
     assert str(broken.value) == (
         "the import of waits_for_ever took longer than 0.5 s; see preload="
     )
+
+
+def test_a_slot_that_may_start_no_thread_says_so_and_leaves_no_zygote(monkeypatch):
+    def refused(timer):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Timer, "start", refused)
+    before = psutil.Process().children()
+    with pytest.raises(RunnerBroken, match="can't start new thread"):
+        ZygoteLink(Program(function=b"", key=None, direction="max"))
+    assert psutil.Process().children() == before
