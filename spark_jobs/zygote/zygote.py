@@ -81,6 +81,8 @@ class Zygote:
         self._reader = FrameReader(control)
         self._program = Program(function=b"", key=None, direction="max")
         self._oom_kills: Path | None = None
+        # What this process' variables were before the last trial; None for none.
+        self._replaced: dict[str, str | None] = {}
 
     def run(self) -> None:
         """Serve until the slot is gone."""
@@ -168,6 +170,8 @@ class Zygote:
         err, print_err = os.pipe()
         paths = AttemptPaths(Path(task.folder))
         logs = {out: BoundedLog(paths.stdout), err: BoundedLog(paths.stderr)}
+        set_environment(self._replaced)
+        self._replaced = {name: os.environ.get(name) for name in task.environment}
         set_environment(task.environment)
         if task.attempt.gang is not None and self._program.start_method == "fork":
             import_guessed(gang_connections.NEEDED)  # once here, instead of in each trial

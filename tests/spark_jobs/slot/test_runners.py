@@ -28,6 +28,7 @@ from spark_jobs.messages import Attempt, Gang, Report, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot import runners
 from spark_jobs.slot.driver_watch import Abandoned
+from spark_jobs.slot.gang.variables import variables_of
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.trial.frames import frame
 from spark_jobs.trial.gang_connections import NEEDED
@@ -640,6 +641,17 @@ class ProcessContract(RunnerContract):
         before = run(change=True)
         assert before.error is None
         assert run(change=False).value == before.value
+
+    def test_a_trial_on_one_slot_has_no_variables_of_the_gang_before_it(self, start):
+        def count_variables(names):
+            return sum(name in os.environ for name in names)
+
+        run, alone = start(count_variables), ("127.0.0.1:1",)
+        run.gang = Gang(rank=0, members=alone, servers=alone, key="", certificate="")
+        names = list(variables_of(run.gang))
+        assert run(names=names).value == len(names)
+        run.gang = None
+        assert run(names=names).value == 0.0
 
     def test_garbage_in_its_pipes_harms_only_the_trial(self, start):
         run = start(functions.scribble)
