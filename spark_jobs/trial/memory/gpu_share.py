@@ -70,6 +70,11 @@ def _limit_tensorflow(tensorflow: Any, share: GpuShare) -> None:
         for gpu in config.list_physical_devices("GPU"):
             limit = config.LogicalDeviceConfiguration(memory_limit=mebibytes)
             config.set_logical_device_configuration(gpu, [limit])
+        config.experimental.set_memory_growth = _grow
+
+
+def _grow(device: Any, enable: bool) -> None:
+    """Do nothing, where `set_memory_growth` would raise: memory grows up to the limit anyway."""
 
 
 def _limit_torch(torch: Any, share: GpuShare) -> None:

@@ -28,6 +28,10 @@ def torch(calls, *, available=True):
 
 
 def tensorflow(calls, gpus=("GPU:0",), error=None):
+    def grow(device, enable):
+        if calls:
+            raise ValueError("Cannot set memory growth on device when virtual devices configured")
+
     def configure(gpu, devices):
         if error is not None:
             raise error
@@ -37,6 +41,7 @@ def tensorflow(calls, gpus=("GPU:0",), error=None):
         list_physical_devices=lambda kind: list(gpus) if kind == "GPU" else ["CPU:0"],
         LogicalDeviceConfiguration=lambda memory_limit: memory_limit,
         set_logical_device_configuration=configure,
+        experimental=SimpleNamespace(set_memory_growth=grow),
     )
     return module("tensorflow", config=config)
 
@@ -106,6 +111,14 @@ def test_tensorflow_is_limited_in_mebibytes_where_the_memory_is_known(monkeypatc
         assert calls == []
     with limited(GpuShare(0.225, 80 * GIB)):
         assert calls == [("GPU:0", [18432])]
+
+
+def test_a_train_function_may_set_the_memory_growth_of_a_gpu_with_a_limit(monkeypatch):
+    imported = tensorflow([])
+    monkeypatch.setitem(sys.modules, "tensorflow", imported)
+    with limited(GpuShare(0.225, 80 * GIB)):
+        for gpu in imported.config.list_physical_devices("GPU"):
+            imported.config.experimental.set_memory_growth(gpu, True)
 
 
 def test_without_a_share_no_framework_is_touched(monkeypatch):
