@@ -188,7 +188,8 @@ class ProcessRunner:
         self._warm = warm
         self._timeout = timeout
         self._grace = grace
-        self._environment = dict(environment or {})
+        # A zygote's also has this Python's libraries, which programs of another Python cannot use.
+        self._environment = {"PYTHONPATH": os.environ.get("PYTHONPATH"), **(environment or {})}
         self._zygote: ZygoteLink | None = None
         self._abandoned = False
         # This process' children before it became a subreaper; None before that.

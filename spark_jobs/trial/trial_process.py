@@ -385,6 +385,7 @@ def main(payload: int, results: int, commands: int) -> None:
     import_modules(program.preload)
     import_guessed(program.guessed)
     task = decode(task_data, Task, largest=None)
+    set_environment(task.environment)  # of which all but PYTHONPATH is set
     run_child(program, task, results, commands, started)
 
 

@@ -95,5 +95,10 @@ def zygote_environment() -> dict[str, str]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     for secret in SECRETS:
         environment.pop(secret, None)
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    environment["PYTHONPATH"] = search_path()
     return environment
+
+
+def search_path() -> str:
+    """Return where this process searches modules, as the value of PYTHONPATH."""
+    return os.pathsep.join(path for path in sys.path if path)

@@ -61,6 +61,7 @@ from spark_jobs.zygote.messages import (
     ToZygote,
 )
 from spark_jobs.zygote.preparing import import_for_trials
+from spark_jobs.zygote.shared_import import search_path
 
 _PIPE = 1 << 18  # bytes of a trial's output that may be unread
 
@@ -271,7 +272,8 @@ def _become_fresh_interpreter(program: Program, task: Task, results: int, comman
     for descriptor in descriptors:
         os.set_inheritable(descriptor, True)
     command = [sys.executable, "-m", trial_process.__name__, *map(str, descriptors)]
-    os.execv(sys.executable, command)
+    # `main` there sets the trial's own PYTHONPATH, with which it might not find this package.
+    os.execve(sys.executable, command, os.environ | {"PYTHONPATH": search_path()})
 
 
 if __name__ == "__main__":

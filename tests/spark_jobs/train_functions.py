@@ -283,6 +283,11 @@ def visible_devices(x: float) -> float:
     return float(os.environ.get("CUDA_VISIBLE_DEVICES", "-7") or "-1")
 
 
+def print_variable(name: str) -> float:
+    print(os.environ.get(name))
+    return 1.0
+
+
 def fraction_of_torch(x: float) -> float:
     """Return how much of a GPU PyTorch may use."""
     import torch

@@ -653,6 +653,20 @@ class ProcessContract(RunnerContract):
         run.gang = None
         assert run(names=names).value == 0.0
 
+    @pytest.mark.parametrize("path", ["/a/folder", None])
+    def test_programs_that_a_trial_starts_have_the_search_path_of_the_slot(
+        self, tmp_path, monkeypatch, path
+    ):
+        """Not the zygote's, whose standard library is of no use to another Python."""
+        if path is None:
+            monkeypatch.delenv("PYTHONPATH", raising=False)
+        else:
+            monkeypatch.setenv("PYTHONPATH", path)
+        with self.make(functions.print_variable) as runner:
+            run = Runner(runner, tmp_path)
+            assert run(name="PYTHONPATH").status == "finished"
+            assert run.files.stdout.read_text() == f"{path}\n"
+
     def test_garbage_in_its_pipes_harms_only_the_trial(self, start):
         run = start(functions.scribble)
         for _ in range(2):
