@@ -53,8 +53,9 @@ def outcome_of(
     """
     calls = _calls_before(running) if running.repeats > 1 else []
     outcomes = [] if running.rank else [made.outcome for made in calls]
+    unsent: list[Report] = []
     for number, outcome in enumerate(outcomes):
-        _report(running, number, outcome)
+        _note(running, number, outcome, unsent)
     for number in range(len(calls), running.repeats):
         context.begin_repeat(running, number)
         seed_repeat(running.seed, running.trial, number)
@@ -64,10 +65,12 @@ def outcome_of(
             if running.repeats > 1:
                 calls.append(_Call(outcomes[-1], running.next_step))
                 _keep(running, calls)
-                _report(running, number, outcomes[-1])
+                _note(running, number, outcomes[-1], unsent)
+                _send(running, unsent)
         if number + 1 < running.repeats and (reason := _why_stop(running)):
             running.stopped = reason
             break
+    _send(running, unsent)  # of an attempt that was lost after its last call
     return _mean(outcomes) if outcomes else None
 
 
@@ -119,10 +122,22 @@ def _why_stop(running: context.TrialContext) -> str:
     return reason or ("another worker is to stop" if wished else "")
 
 
-def _report(running: context.TrialContext, number: int, outcome: Outcome) -> None:
+def _note(
+    running: context.TrialContext, number: int, outcome: Outcome, unsent: list[Report]
+) -> None:
     if outcome.value is not None:  # several objectives are not judged
         running.last = Report(number, {outcome.objective or UNNAMED_OBJECTIVE: outcome.value})
-        running.link.send(running.last)
+        unsent.append(running.last)
+
+
+def _send(running: context.TrialContext, unsent: list[Report]) -> None:
+    """Send reports, those of earlier attempts not before the first new one.
+
+    The zygote takes the longest pause before a report for the time that the trial needs to hear of
+    a stop, which with repeats is at the end of a call. So no report comes before a call has ended.
+    """
+    while unsent:
+        running.link.send(unsent.pop(0))
 
 
 def _mean(outcomes: Sequence[Outcome]) -> Outcome:

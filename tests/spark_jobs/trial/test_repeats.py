@@ -210,6 +210,26 @@ def test_an_attempt_after_the_last_call_makes_none(tmp_path):
     assert (calls, outcome.value, running.step) == ([], 2.5, 3)
 
 
+def test_the_calls_of_an_earlier_attempt_are_reported_after_the_first_new_one(tmp_path):
+    """Else a stop would come within it, and the trial would seem to hear of stops at once."""
+    with pytest.raises(Lost):
+        attempt(tmp_path, lost_in=2)
+    seen, link = [], NoLink()
+    link.send = lambda report: seen.append(("report", report.step))
+    running = TrialContext(params={}, folder=tmp_path, link=link, repeats=4)
+
+    def train():
+        seen.append(("call", running.repeat))
+
+    outcome_of(running, train, lambda _: Outcome(0, "finished", 1.0, "metric"))
+    assert seen == [
+        ("call", 2),
+        *(("report", step) for step in range(3)),
+        ("call", 3),
+        ("report", 3),
+    ]
+
+
 def test_calls_are_kept_though_they_are_longer_than_a_message(tmp_path):
     def attempt(calls, lost_in=None):
         running = TrialContext(params={}, folder=tmp_path, repeats=3)
