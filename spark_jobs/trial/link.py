@@ -60,7 +60,10 @@ class Link(Protocol):
 
 
 class PipeLink:
-    """The link of a trial in a process of its own. Thread safe.
+    """The link of a trial in a process of its own, for its threads and its signal handlers.
+
+    A handler interrupts any call, also one of its own thread that holds the lock. It then changes
+    nothing that this call uses, but leaves its message for it to send.
 
     Args:
         results: Pipe to the supervisor.
@@ -70,7 +73,8 @@ class PipeLink:
     def __init__(self, results: int, commands: int) -> None:
         self._results = results
         self._commands = FrameReader(commands)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._busy = False  # whether a call of the thread that holds the lock uses the pipes
         self._waiting: deque[bytes] = deque(maxlen=_MOST_WAITING)
         self._rest = memoryview(b"")  # the rest of a partly written message
         self._reason = ""
@@ -82,32 +86,45 @@ class PipeLink:
         message = REPORT + encode(report)
         if len(message) > LARGEST_REPORT:
             return
-        with self._lock:
-            self._waiting.append(frame(message))
-            try:
-                self._write()
-            except (BlockingIOError, BrokenPipeError):  # a busy supervisor, or none
-                return
+        self._waiting.append(frame(message))
+        self._flush()
 
     def stop(self) -> str:
         """Return the reason in the supervisor's stop request, or ''."""
         with self._lock:
-            try:
-                while not self._reason and self._commands.fill():
-                    for message in self._commands.take_all():
-                        self._reason = decode(message, StopTrial).reason
-                        self._waiting.append(frame(HEARD))
-                        self._write()
-            except (BlockingIOError, BrokenPipeError):
-                pass
-            return self._reason
+            if not self._busy:
+                self._busy = True
+                try:
+                    self._read()
+                except BlockingIOError:  # nothing to read
+                    pass
+                finally:
+                    self._busy = False
+        self._flush()
+        return self._reason
 
     def close(self, outcome: bytes) -> None:
         """Send the waiting reports and the outcome, as JSON; blocks until all are written."""
+        os.set_blocking(self._results, True)
+        self._waiting.append(frame(OUTCOME + outcome))
+        self._flush()
+
+    def _read(self) -> None:
+        while not self._reason and self._commands.fill():
+            for message in self._commands.take_all():
+                self._reason = decode(message, StopTrial).reason
+                self._waiting.append(frame(HEARD))
+
+    def _flush(self) -> None:
         with self._lock:
-            os.set_blocking(self._results, True)
-            self._waiting.append(frame(OUTCOME + outcome))
-            self._write()
+            while self._waiting and not self._busy:
+                self._busy = True
+                try:
+                    self._write()
+                except (BlockingIOError, BrokenPipeError):  # a busy supervisor, or none
+                    return
+                finally:
+                    self._busy = False
 
     def _write(self) -> None:
         while self._rest or self._waiting:

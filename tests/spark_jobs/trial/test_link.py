@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import types
 
 import pytest
 from hypothesis import given
@@ -189,6 +190,33 @@ class TestPipeLink(LinkContract):
         for n in range(8):
             mine = [step for step in steps if step // 100 == n]
             assert mine == list(range(100 * n, 100 * n + 50))
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda link: link.send(Report(0, {"loss": 1.0})),
+            lambda link: link.stop(),
+            lambda link: link.close(b"{}"),
+        ],
+        ids=["report", "stop", "close"],
+    )
+    def test_a_signal_handler_may_report_that_interrupts_a_call_of_its_thread(
+        self, pipes, monkeypatch, call
+    ):
+        def interrupted(descriptor, data):
+            monkeypatch.undo()
+            pipes.link.send(Report(1, {"loss": 0.5}))
+            pipes.link.stop()
+            return os.write(descriptor, data)
+
+        pipes.stop("enough")  # so that each call writes
+        replaced = types.SimpleNamespace(write=interrupted, set_blocking=os.set_blocking)
+        monkeypatch.setattr(module, "os", replaced)
+        calling = threading.Thread(target=call, args=(pipes.link,), daemon=True)
+        calling.start()
+        calling.join(60.0)  # a test that fails waits for ever
+        assert not calling.is_alive()
+        assert pipes.reports()[-1:] == [Report(1, {"loss": 0.5})]
 
     def test_reports_of_a_forked_copy_stay_whole(self, pipes):
         """As of a data loader's process: a report is written as a whole or not at all."""
