@@ -32,6 +32,19 @@ from spark_jobs.trial.events.event_file import EventFile
 from spark_jobs.warm.executor import spark_folder
 from spark_jobs.zygote.link import Tell
 
+# Errors that a change of its folder by a train function explains; others are the storage's.
+_OF_A_CHANGE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENOTEMPTY,
+    errno.ELOOP,
+    errno.EXDEV,
+    errno.EACCES,
+    errno.EPERM,
+)
+
 
 def _files(config: SlotConfig) -> contextlib.closing[WritableFiles]:
     root = Location.parse(config.root)
@@ -160,7 +173,7 @@ def _write(
     write: Callable[[], None],
     say: Callable[[str], None],
 ) -> None:
-    """Write to an attempt's folder as `write_below` does.
+    """Write to an attempt's folder as `write_below` does; again after a failure that has passed.
 
     Raises:
         FolderChanged: It fails although this host can write to the run's folder: the cause is a
@@ -172,10 +185,12 @@ def _write(
     except OSError as error:
         if not _can_write(config, top, say):
             raise
-        raise FolderChanged(
-            f"{error}; this host can write to the run's folder, so a train function has changed "
-            "this trial's"
-        ) from None
+        if error.errno in _OF_A_CHANGE:
+            raise FolderChanged(
+                f"{error}; this host can write to the run's folder, so a train function has "
+                "changed this trial's"
+            ) from None
+        write_below(top, folder, write)
 
 
 def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> bool:

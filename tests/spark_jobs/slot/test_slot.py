@@ -285,6 +285,31 @@ def test_an_unwritable_trial_folder_is_a_failure_of_the_train_function(
         assert sent == [f"{host}trial 0: {counts}: {why}"]
 
 
+@pytest.mark.parametrize(("failures", "status"), [(1, "finished"), (99, "failed")])
+def test_an_error_of_the_storage_is_no_failure_of_the_train_function(
+    tmp_path, monkeypatch, failures, status
+):
+    """Also if the storage works again as soon as it is looked at."""
+    from spark_jobs.slot import run_attempt as module
+
+    tries = []
+
+    def write(top, folder, function):
+        tries.append(folder)
+        if len(tries) <= failures:
+            raise OSError(116, "Stale file handle", str(folder))
+        slots_write(top, folder, function)
+
+    slots_write = module.write_below
+    monkeypatch.setattr(module, "write_below", write)
+    outcome = run(config_of(tmp_path), Attempt(Trial(0, {"x": 1})))
+    assert outcome.status == status
+    if status == "failed":
+        folder = RunPaths(tmp_path).attempt(0).folder
+        message = f"host {host_name()}: [Errno 116] Stale file handle: '{folder}'"
+        assert (outcome.error.kind, outcome.error.message) == ("machine", message)
+
+
 def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monkeypatch):
     from spark_jobs.slot import run_attempt as module
 
