@@ -6,6 +6,8 @@ would import TensorFlow (seconds, and 700 MB); the messages and the record write
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import time
@@ -156,14 +158,22 @@ class EventFile:
         return time.time() + self._lag
 
     def _append(self, summary: Any, step: int = 0) -> None:
-        event = event_pb2.Event(wall_time=self._now(), step=step, summary=summary)
-        self._writer().write(event.SerializeToString())
-
-    def _writer(self) -> RecordWriter:
         if self._file is None:
             descriptor = open_appending(self.path)
             self._file = os.fdopen(descriptor, "ab", buffering=0)
             if os.fstat(descriptor).st_size == 0:
-                first = event_pb2.Event(wall_time=self._now(), file_version="brain.Event:2")
-                RecordWriter(self._file).write(first.SerializeToString())
-        return RecordWriter(self._file)
+                self._write(event_pb2.Event(wall_time=self._now(), file_version="brain.Event:2"))
+        self._write(event_pb2.Event(wall_time=self._now(), step=step, summary=summary))
+
+    def _write(self, event: Any) -> None:
+        """Append a record; one that does not fit would hide all later ones, so none of it stays."""
+        record = io.BytesIO()
+        RecordWriter(record).write(event.SerializeToString())
+        written = self._file.write(record.getvalue())
+        if written == len(record.getvalue()):
+            return
+        end = self._file.tell()
+        if os.fstat(self._file.fileno()).st_size == end:  # nobody has appended since
+            self._file.truncate(end - written)
+        self.close()  # a later record begins the file if this was the first one
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))

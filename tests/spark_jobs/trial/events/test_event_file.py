@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import math
+import resource
 import subprocess
 import sys
 import tempfile
@@ -65,6 +67,30 @@ def test_several_writers_share_a_file(tmp_path):
     second.close()
     assert len(list(tmp_path.iterdir())) == 1
     assert {tag: len(points) for tag, points in scalars(tmp_path).items()} == {"a": 11, "b": 10}
+
+
+@contextlib.contextmanager
+def room_for(size: int):
+    """Let this process write no file beyond a size, as on a disk without more room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_record_without_room_on_the_disk_hides_no_later_one(tmp_path):
+    with EventFile(tmp_path) as events:
+        with room_for(10), pytest.raises(OSError, match="No space left on device"):
+            events.scalars({"loss": 0.5}, 0)
+        events.scalars({"loss": 0.25}, 1)
+        size = events.path.stat().st_size
+        with room_for(size + 10), pytest.raises(OSError, match="No space left on device"):
+            events.scalars({"loss": 0.125}, 2)
+        assert events.path.stat().st_size == size
+        events.scalars({"loss": 0.0625}, 3)
+    assert scalars(tmp_path) == {"loss": [(1, 0.25), (3, 0.0625)]}
 
 
 def test_nothing_is_made_before_the_first_record(tmp_path):
