@@ -40,6 +40,7 @@ from spark_jobs.storage.stores import files_at
 _SEARCH_PAGE = "/search"
 _WANTED = rf"(search|trials)/(.*/)?([^/]*tfevents[^/]*)?|{SUMMARY}"
 _PATIENCE = 5.0  # seconds for which a page waits for HDFS
+_OUTPUT = (1, 2)  # the descriptors of standard output and standard error
 _JOIN = 1.0  # seconds to wait for the thread that updates the files
 _WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -83,10 +84,7 @@ def main() -> None:
             str(folder), searches, location.name, request.reload, kept_at=kept_at, store=store
         )
         print(url.rstrip("/"), flush=True)
-        # Nobody reads further output, and a full pipe would block the server.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
+        _discard_output()  # nobody reads more of it, and a full pipe would block the server
         sys.stdin.read()
 
 
@@ -249,10 +247,35 @@ def _serve(
     }
     search = program.TensorBoard(without_table, server_class=Inner)
     search.configure(logdir=searches, path_prefix=_SEARCH_PAGE, **common)
-    search.launch()
     run = program.TensorBoard(plugins, server_class=server)
     run.configure(logdir=folder, **common)
-    return str(run.launch())
+    with _processes_without_output():
+        search.launch()
+        return str(run.launch())
+
+
+@contextlib.contextmanager
+def _processes_without_output() -> Iterator[None]:
+    """Discard the output of the processes that the block starts, until they end.
+
+    TensorBoard's data servers warn of each folder that they cannot read, at every reload.
+    """
+    kept = {number: os.dup(number) for number in _OUTPUT}
+    _discard_output()
+    try:
+        yield
+    finally:
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def _discard_output() -> None:
+    """Discard what this process, and those that it starts, print from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in _OUTPUT:
+        os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 if __name__ == "__main__":

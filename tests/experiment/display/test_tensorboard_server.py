@@ -30,6 +30,7 @@ from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.trial.events.event_scalars import scalars_in
 from tests.experiment.results.test_html import Reader
 from tests.experiment.runs import make_run, make_spec
+from tests.experiment.waiting import wait_until
 from tests.search.fakes import started
 
 SECONDS = 120  # until the test gives up
@@ -137,6 +138,14 @@ def test_it_listens_on_the_loopback_address_only(board):
     listening = {s.laddr for s in sockets if s.status == psutil.CONN_LISTEN}
     assert ("127.0.0.1", int(board.url.rpartition(":")[2])) in listening
     assert {address.ip for address in listening} == {"127.0.0.1"}
+
+
+def test_no_process_of_a_server_prints_into_a_pipe_that_nobody_reads(board):
+    def outputs():
+        processes = [f"/proc/{process.pid}/fd" for process in servers()]
+        return {os.readlink(f"{folder}/{number}") for folder in processes for number in (1, 2)}
+
+    wait_until(lambda: outputs() == {os.devnull})  # that of the server itself, after its address
 
 
 def test_the_address_and_the_pages_are_printed_and_an_error_in_the_block_ends_the_server(
