@@ -115,10 +115,12 @@ def _on_this_host(request: Request, searches: Path) -> Iterator[Path]:
             mirror = Mirror(files, location, folder, pattern)
 
         def update() -> None:
-            if mirror is not None:
-                mirror.update()
-            if request.several:
-                _link_searches(folder, searches)
+            try:
+                if mirror is not None:
+                    mirror.update()
+            finally:  # where the copy lacks a run that only another user may read, too
+                if request.several:
+                    _link_searches(folder, searches)
 
         if not request.several:
             (searches / SEARCH).symlink_to(folder / SEARCH)  # under the same name as at `/`

@@ -41,12 +41,14 @@ class Mirror:
 
         Raises:
             FileNotFoundError: The folder does not exist.
+            PermissionError: An entry of the folder may not be read; the others were fetched.
             OSError: The folder cannot be read; the next call continues from here.
         """
         self._look_into("", self._files.listdir(self._source))
 
     def _look_into(self, folder: str, found: list[FileStatus]) -> None:
-        there = set()
+        there: set[str] = set()
+        refused: PermissionError | None = None
         # The outcome last: with it, a reader may take everything else for complete.
         for status in sorted(found, key=lambda status: status.location.name == OUTCOME):
             if status.is_link:  # it may lead out of the folder
@@ -63,10 +65,16 @@ class Mirror:
                     self._fetched[name] = status
             except FileNotFoundError:  # removed since it was listed
                 there.discard(name)
+            except PermissionError as error:
+                if folder:
+                    raise
+                refused = error  # such as for another user's run in a folder of runs
         for path in (self._target / folder).iterdir():
             name = folder + path.name + ("/" if path.is_dir() else "")
             if name not in there:
                 self._remove(name, path)
+        if refused is not None:
+            raise refused
 
     def _remove(self, name: str, path: Path) -> None:
         below = name.rstrip("/") + "/"

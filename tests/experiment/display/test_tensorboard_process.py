@@ -7,6 +7,7 @@ import re
 import tempfile
 from pathlib import Path
 
+import fsspec.implementations.local  # noqa: F401  # another user may not be able to import it
 import msgspec
 import pytest
 
@@ -16,8 +17,10 @@ from experiment.tab.run_pages import RunPages
 from experiment.tab.trial_files import RemoteTrialFiles
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from tests.experiment.runs import TRACEBACK, make_run
+from tests.experiment.waiting import wait_until
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -51,8 +54,9 @@ def shared_folder():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         mine = make_run(Path(folder))
-        mine.chmod(0o755)
-        private = make_run(Path(folder), name="private")
+        for path in (mine, *mine.rglob("*")):
+            path.chmod(0o755)
+        private = make_run(Path(folder), name="another")  # which is read first
         private.chmod(0o000)
         (Path(folder) / "no folder").touch()
         user = os.geteuid()
@@ -71,6 +75,16 @@ def test_runs_that_only_their_owner_may_read_are_passed_over():
         assert folders_of_runs(str(private)) == {}
         tensorboard_process._link_searches(mine.parent, Path(searches))
         assert [link.name for link in Path(searches).iterdir()] == [mine.name]
+
+
+def test_runs_that_only_their_owner_may_read_hide_no_other_in_a_copy():
+    with shared_folder() as (mine, _), tempfile.TemporaryDirectory() as searches:
+        request = tensorboard_process.Request(
+            folder=f"local://{mine.parent}", several=True, hadoop=HadoopSettings(), reload=1
+        )
+        with tensorboard_process._on_this_host(request, Path(searches)) as copy:
+            wait_until((Path(searches) / mine.name).is_symlink)
+            assert folders_of_runs(str(copy)).keys() == {mine.name}
 
 
 @pytest.mark.parametrize("reload", [0, 0.5])

@@ -218,3 +218,17 @@ def test_a_file_removed_before_it_is_read_leaves_nothing(files, source, target):
     put(source / "a.log", b"1")
     Mirror(Vanishing(), Location.parse(source), target, EVERYTHING).update()
     assert tree(target) == {}
+
+
+def test_an_entry_that_may_not_be_read_hides_no_other(source, target):
+    class Refusing(LocalFiles):
+        def listdir(self, location):
+            if location.name == "b":
+                raise PermissionError(13, "Permission denied", location.path)
+            return super().listdir(location)
+
+    for name in ("a", "b", "c"):
+        put(source / name / "x.log", name.encode())
+    with pytest.raises(PermissionError, match="source/b"):
+        Mirror(Refusing(), Location.parse(source), target, EVERYTHING).update()
+    assert set(tree(target)) == {"a/x.log", "c/x.log"}
