@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import sys
 import tempfile
 import threading
@@ -67,6 +68,10 @@ def main() -> None:
     # Before any import of tensorboard: with this module it uses its own substitute for TensorFlow.
     # Otherwise its first page with text or charts takes seconds and 600 MB more.
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
+    # TensorBoard's data server keeps the events of each trial open, and never shows a trial whose
+    # file it could not open. A shell's usual limit is 1,024 files.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     request = msgspec.json.decode(sys.stdin.readline(), type=Request)
     with (
         tempfile.TemporaryDirectory(prefix="experiment-") as searches,

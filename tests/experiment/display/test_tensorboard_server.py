@@ -168,6 +168,26 @@ def test_a_result_can_be_given_and_a_second_server_has_another_address(board, ru
         assert other.url != board.url
 
 
+def test_all_trials_are_there_where_a_shell_allows_fewer_open_files(tmp_path):
+    run = make_run(tmp_path, trials=150, failed=())
+    trials = (run / "trials").rename(tmp_path / "trials")
+    command = [sys.executable, "-m", "experiment", "tensorboard", str(run)]
+    with subprocess.Popen(
+        ["sh", "-c", 'ulimit -S -n 100; exec "$@"', "sh", *command],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            url = process.stdout.readline().removeprefix("TensorBoard: ").strip()
+            wait_for(f"{url}/data/runs", lambda runs: runs == ["search"])
+            # Earlier, the data server would not start, and TensorBoard read the files without it.
+            trials.rename(run / "trials")
+            names = {"search", *(f"trials/{number:06d}" for number in range(150))}
+            wait_for(f"{url}/data/plugin/scalars/tags", lambda tags: tags.keys() == names)
+        finally:
+            process.kill()
+
+
 def test_a_run_in_progress_is_read_as_it_grows(tmp_path):
     run = make_run(tmp_path, running=(3,), ended=False)
     with tensorboard(run) as board:
