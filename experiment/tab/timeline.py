@@ -159,6 +159,10 @@ class Timeline(RunState):
     def _begin(self, record: Begun) -> None:
         ended = {result.id: result for result in self.results}
         again = [trial for trial in self.ended_trials if trial not in ended]  # cancelled ones
+        for trial in again:
+            attempt = self.attempts[trial][-1]
+            attempt.ending = "lost"
+            attempt.why = attempt.why or "its search ended"
         self.ended_trials = ended
         for trial, attempts in self.attempts.items():
             if attempts[-1].end is None:

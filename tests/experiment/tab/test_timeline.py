@@ -84,6 +84,9 @@ def test_a_cancelled_trial_has_no_outcome_after_a_resume(timeline):
     apply(timeline, begun(3.0))
     assert timeline.ended_trials == {}
     assert timeline.changed_after(3) == [0]
+    [attempt] = timeline.attempts[0]
+    assert (attempt.ending, attempt.end, attempt.why) == ("lost", 2.0, "its search ended")
+    assert attempt.status(None) == "waiting"
 
 
 def test_what_changed_after_a_version_is_what_later_records_touched(timeline):
