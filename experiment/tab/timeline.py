@@ -188,7 +188,7 @@ class Timeline(RunState):
     def _finish(self, record: Finished) -> None:
         trial = record.outcome.trial
         for attempt in self.attempts[trial]:
-            if attempt.number == record.attempt:
+            if attempt.number == record.attempt and attempt.end is None:  # others were lost
                 attempt.end = record.at
                 attempt.ending = record.outcome.status
         self._touch([trial])

@@ -89,6 +89,22 @@ def test_a_cancelled_trial_has_no_outcome_after_a_resume(timeline):
     assert attempt.status(None) == "waiting"
 
 
+def test_an_attempt_whose_outcome_a_resume_has_found_ended_with_its_driver(timeline):
+    found = planned(0, 9.0, slots=("",))
+    apply(timeline, begun(), planned(0, 1.0), planned(1, 2.0), begun(9.0), found, finished(0, 9.5))
+    first, second = timeline.attempts[0]
+    assert (first.ending, first.end, first.slots) == ("lost", 2.0, ("1.0.0",))
+    assert (second.ending, second.end, second.slots) == ("finished", 9.5, ())
+
+
+def test_a_lost_attempt_keeps_its_end_when_its_trial_is_cancelled_before_the_next_one(timeline):
+    cancelled = Finished(1, Outcome(0, "cancelled"), at=5.0)
+    apply(timeline, begun(), planned(0, 1.0), lost(0, 2.0), cancelled)
+    [attempt] = timeline.attempts[0]
+    assert (attempt.ending, attempt.end, attempt.why) == ("lost", 2.0, "host gone")
+    assert timeline.ended_trials[0].status == "cancelled"
+
+
 def test_what_changed_after_a_version_is_what_later_records_touched(timeline):
     apply(timeline, begun(), planned(0, 1.0), planned(1, 1.0), finished(0, 2.0))
     assert timeline.changed_after(0) == [0, 1]
