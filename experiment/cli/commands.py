@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], program: str = "python -m experiment") -> int
         program: The name of the program in its help.
 
     Returns:
-        The exit status: 0, 2 for bad input, 130 after Ctrl-C.
+        The exit status: 0, 2 after an error such as bad input, 130 after Ctrl-C.
     """
     write_any_text()
     options = command_parser(program).parse_args(arguments)
@@ -221,7 +221,8 @@ def _print_error(message: str) -> None:
 def _tensorboard(options: argparse.Namespace) -> None:
     with tensorboard(options.run) as board:
         sys.stdout.flush()
-        board.wait()
+        status = board.wait()
+    raise ExperimentError(f"TensorBoard has ended by itself, with status {status}")
 
 
 def _export(options: argparse.Namespace) -> None:

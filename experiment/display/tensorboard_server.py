@@ -65,9 +65,9 @@ class TensorBoard:
         atexit.unregister(self.close)
         _end(self._process)
 
-    def wait(self) -> None:
-        """Wait until the server has ended."""
-        self._process.wait()
+    def wait(self) -> int:
+        """Wait until the server has ended; return its exit status."""
+        return self._process.wait()
 
     def __str__(self) -> str:
         lines = [f"TensorBoard: {self.url}"]

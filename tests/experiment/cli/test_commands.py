@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -961,6 +962,16 @@ def test_tensorboard_serves_until_ctrl_c(finished):
         assert (process.returncode, errors) == (130, "")
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(url, timeout=SECONDS)
+
+
+def test_a_tensorboard_that_ends_by_itself_is_status_2_and_one_line(finished):
+    with started_command("tensorboard", finished) as process:
+        assert process.stdout.readline().startswith("TensorBoard: ")
+        for server in psutil.Process(process.pid).children():
+            server.kill()
+        _, errors = process.communicate(timeout=SECONDS)
+        assert process.returncode == 2
+        assert errors == "TensorBoard has ended by itself, with status -9\n"
 
 
 def test_a_bad_folder_is_status_2_and_one_line_on_standard_error(tmp_path):

@@ -282,7 +282,7 @@ def test_wait_returns_when_the_server_has_ended(run):
         for process in servers():
             if process not in before:
                 process.kill()
-        board.wait()
+        assert board.wait() == -signal.SIGKILL
 
 
 PROGRAM = """
