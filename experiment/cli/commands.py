@@ -10,13 +10,14 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import experiment
 from experiment.cli.activity import how_to_continue, may_run, running_on, state_of
 from experiment.cli.console import write_any_text
 from experiment.cli.exporting import export
+from experiment.cli.following import Followed
 from experiment.cli.listing import LOGDIR, list_runs, run_meant
 from experiment.cli.showing import no_trial, show
 from experiment.display.logs import copy_logs, has_worker, last_attempt
@@ -24,7 +25,6 @@ from experiment.display.tensorboard_server import tensorboard
 from experiment.results.text import command, count, printable
 from experiment.run_files.loading import (
     SUMMARY,
-    RunReader,
     opened,
     pattern_of_trial,
     read_manifest,
@@ -133,25 +133,8 @@ def _logs(options: argparse.Namespace) -> None:
             last = Workers.read("workers_per_trial", given).most - 1
             expected = f"a worker of trial {options.trial} that has started, 0 to {last}"
             raise InvalidArgument("worker", expected, shown(options.worker))
-        until = _ended_by_journal(reader.paths, options.trial) if options.follow else None
+        until = Followed(reader.paths, options.trial).has_ended if options.follow else None
         copy_logs(reader, options.trial, worker=options.worker, until=until)
-
-
-def _ended_by_journal(paths: RunPaths, trial: int) -> Callable[[], bool]:
-    """Return a function: whether a trial has ended by the journal, or its driver is gone.
-
-    The slot of a lost executor writes no outcome into the trial's folder; the driver records one.
-    """
-    known = RunReader(paths)
-
-    def ended() -> bool:
-        try:
-            run = known.read()
-        except ExperimentError:  # a damaged journal hides no logs
-            return False
-        return not may_run(run) or any(result.id == trial for result in run.result.trials)
-
-    return ended
 
 
 def _stop(options: argparse.Namespace) -> None:

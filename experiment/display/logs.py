@@ -26,7 +26,11 @@ _CHUNK = 1 << 16
 
 
 def copy_logs(
-    reader: Reader, trial: int, *, worker: int = 0, until: Callable[[], bool] | None = None
+    reader: Reader,
+    trial: int,
+    *,
+    worker: int = 0,
+    until: Callable[[int, Path], bool] | None = None,
 ) -> None:
     """Copy the logs of all attempts of a trial to stdout and stderr, the newest last.
 
@@ -34,9 +38,9 @@ def copy_logs(
         reader: The reader of the run.
         trial: The trial's id.
         worker: The rank of the worker whose logs are meant.
-        until: Returns whether the trial has ended without an outcome in its folder. With it,
-            copying continues until the trial, or the search, has ended, including the next attempt
-            if one is lost with its executor. Default: copy what is there.
+        until: Returns whether the trial has ended, from the number of its newest attempt and that
+            attempt's outcome file. With it, copying continues until the trial, or the search, has
+            ended, through the attempts that follow failures. Default: copy what is there.
     """
     shown: list[AttemptPaths] = []
     while new := [attempt for attempt in attempts_at(reader.paths, trial) if attempt not in shown]:
@@ -77,7 +81,7 @@ def _copy_attempt(
     attempt: AttemptPaths,
     *,
     worker: int,
-    until: Callable[[], bool] | None,
+    until: Callable[[int, Path], bool] | None,
 ) -> None:
     paths, own = reader.paths, _of_worker(attempt, worker)
     with (
@@ -88,10 +92,9 @@ def _copy_attempt(
             # Checked first, so that all output before the end is read after it.
             ended = (
                 until is None
-                or own.outcome.exists()
                 or paths.result.exists()
                 or last_attempt(paths, trial) != attempt
-                or until()
+                or until(parse_attempt_name(attempt.folder.name)[1], own.outcome)
             )
             output.copy()
             errors.copy()
