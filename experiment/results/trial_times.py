@@ -15,11 +15,14 @@ class TrialTime(NamedTuple):
         start: When it was given to its slots, in seconds since 1970.
         end: When its outcome arrived.
         slots: The names of its slots, by rank; empty for an outcome found in a trial folder.
+        application: The number of the application that ran it, from 1. Slots of two applications
+            may have the same name.
     """
 
     start: float
     end: float
     slots: tuple[str, ...]
+    application: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,8 +32,13 @@ class TrialTimes:
     _starts: array[float] = field(default_factory=lambda: array("d"))  # by trial
     _ends: array[float] = field(default_factory=lambda: array("d"))  # 0 before the end
     _gangs: array[int] = field(default_factory=lambda: array("i"))  # places in `_slots`
-    _slots: list[tuple[str, ...]] = field(default_factory=list)
-    _places: dict[tuple[str, ...], int] = field(default_factory=dict)
+    _slots: list[tuple[tuple[str, ...], int]] = field(default_factory=list)  # and their application
+    _places: dict[tuple[tuple[str, ...], int], int] = field(default_factory=dict)
+    _application: int = 0
+
+    def begin_application(self) -> None:
+        """Record that an application starts or resumes the run."""
+        self._application += 1
 
     def begin(self, trial: int, at: float, slots: Sequence[str]) -> None:
         """Record that an attempt was given to its slots."""
@@ -38,7 +46,7 @@ class TrialTimes:
             self._starts.append(0.0)
             self._ends.append(0.0)
             self._gangs.append(0)
-        gang = tuple(slots)
+        gang = tuple(slots), self._application
         if gang not in self._places:
             self._places[gang] = len(self._slots)
             self._slots.append(gang)
@@ -53,4 +61,5 @@ class TrialTimes:
         """Return the times of a trial; None if it has not ended."""
         if trial >= len(self._ends) or not self._ends[trial]:
             return None
-        return TrialTime(self._starts[trial], self._ends[trial], self._slots[self._gangs[trial]])
+        slots, application = self._slots[self._gangs[trial]]
+        return TrialTime(self._starts[trial], self._ends[trial], slots, application)

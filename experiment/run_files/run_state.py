@@ -120,6 +120,7 @@ class RunState:
     def _resume(self, total: int) -> None:
         """Let trials run again that were in flight, or cancelled, when the last driver ended."""
         self.total = total
+        self.times.begin_application()
         for attempt in self.in_flight.values():
             self._run_again(attempt.trial.id, attempt.number)
         self.in_flight.clear()

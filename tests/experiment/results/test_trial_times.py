@@ -32,3 +32,12 @@ def test_an_outcome_from_a_trial_folder_has_no_slot():
 def test_the_same_attempts_are_equal():
     assert times((0, 1.0, 2.0, "1.0.0")) == times((0, 1.0, 2.0, "1.0.0"))
     assert times((0, 1.0, 2.0, "1.0.0")) != times((0, 1.0, 2.0, "1.1.0"))
+
+
+def test_the_times_of_a_trial_name_its_application_whose_slots_are_not_those_of_others():
+    found = TrialTimes()
+    for trial in (0, 1):
+        found.begin_application()
+        found.begin(trial, 1.0, ["1.0.0"])
+        found.end(trial, 2.0)
+    assert [found.of(trial).application for trial in (0, 1)] == [1, 2]

@@ -484,6 +484,22 @@ def test_the_timeline_has_a_lane_per_slot():
     assert places(star) == [(12 - 10, 0)]  # in the middle of trial 1, in the lane of slot 1.2.0
 
 
+def test_the_timeline_counts_neither_the_pause_before_a_resume_nor_a_lost_slot_as_idle():
+    applications = [
+        [(0, 1, 101, "1.0.0"), (1, 1, 51, "1.1.0"), (2, 51, 101, "1.1.1")],
+        [(3, 3_701, 3_801, "1.0.0")],
+    ]
+    times = TrialTimes()
+    for attempts in applications:
+        times.begin_application()
+        for trial, start, end, slot in attempts:
+            times.begin(trial, start, [slot])
+            times.end(trial, end)
+    ax = drawn(maximum(*map(finished, range(4), [1.0] * 4), times=times), "timeline")
+    assert ticks(ax.yaxis) == ["1.0.0", "1.1.0", "1.1.1", "1.0.0"]
+    assert "100% of the slots' time" in ax.get_title()
+
+
 def test_limits_leave_all_values_in_view_unless_some_are_far_off():
     low, high = score_limits([1.0, 1.2, 1.1, 1.3], Direction.MAX)
     assert low < 1.0
