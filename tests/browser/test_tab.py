@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import shutil
 import threading
 import time
 from urllib.parse import quote
@@ -155,6 +156,8 @@ def made(tmp_path_factory):
         "three": {},
         "front": {"trials": 4, "direction": goal, "outcome_of": outcome_of},
         "running": {"running": (2, 5), "ended": False},
+        "growing": {"running": (5,), "ended": False},
+        "removed": {"ended": False},
         "population": {"generations": True, "trials": 12, "running": (11,), "ended": False},
         "damaged": {"created": "2100-01-01T00:00:00+00:00"},
     }
@@ -357,6 +360,19 @@ def test_a_run_with_a_damaged_journal_says_so_and_hides_no_other(open_made, made
     heads = beside.locator("thead th").all_inner_texts()[2:]
     assert sorted(heads) == [made["one"].name, made["two"].name]
     assert "repair" in frame.locator(".compare").inner_text()
+
+
+def test_a_run_that_was_removed_hides_no_change_of_another(open_made, made):
+    _, frame = open_made("removed", "runs")
+    table = frame.get_by_role("table", name="Runs", exact=True)
+    growing = table.locator("tr", has_text=made["growing"].name)
+    growing.get_by_text("5 of 6").wait_for()
+    shutil.rmtree(made["removed"])
+    frame.get_by_text("there is no such run").wait_for()
+    assert frame.get_by_text("no answer from the server").count() == 0
+    table.get_by_text(made["removed"].name).wait_for(state="detached")
+    append(made["growing"], finished(5))
+    growing.get_by_text("6 of 6").wait_for()
 
 
 def test_a_run_that_is_no_longer_chosen_is_not_compared_when_it_has_been_read(open_made, made):

@@ -90,9 +90,13 @@ export interface TrialPage {
 /** An objective's hyperparameters and their importance, the most important first. */
 export type Importance = Record<string, [name: string, importance: number][]>;
 
+/** Ask the server; an error says whether there was no answer, or what the server has answered. */
 async function get<T>(path: string, query: Record<string, string> = {}): Promise<T> {
-  const answer = await fetch(`./${path}?${new URLSearchParams(query)}`);
-  const data = (await answer.json()) as T & {error?: string};
+  const unanswered = (error: unknown): never => {
+    throw new Error(`no answer from the server: ${error}`);
+  };
+  const answer = await fetch(`./${path}?${new URLSearchParams(query)}`).catch(unanswered);
+  const data = (await answer.json().catch(unanswered)) as T & {error?: string};
   if (!answer.ok) throw new Error(data.error ?? `${path}: ${answer.status}`);
   return data;
 }

@@ -146,8 +146,11 @@ class Page implements Desk {
     setAddress({run: this.run.name, view: this.shown, trial: trial === undefined ? '' : String(trial)});
   }
 
-  private async readRuns(): Promise<void> {
+  /** Read the list of runs; return whether it has changed. */
+  private async readRuns(): Promise<boolean> {
+    const before = JSON.stringify(this.runs);
     this.runs = (await getRuns()).sort((a, b) => (b.created ?? 0) - (a.created ?? 0));
+    return JSON.stringify(this.runs) !== before;
   }
 
   private drawHeader(): void {
@@ -177,24 +180,23 @@ class Page implements Desk {
   /** Ask for what is new in the runs that are shown. */
   private async update(asked: boolean): Promise<void> {
     if (hidden()) return;
-    try {
-      let changed = false;
-      if (this.shown === 'runs' || asked) {
-        const before = JSON.stringify(this.runs);
-        await this.readRuns();
-        changed = JSON.stringify(this.runs) !== before;
+    let [changed, problem] = [false, ''];
+    const take = async (answer: Promise<boolean>) => {
+      try {
+        changed = (await answer) || changed;
+      } catch (error) {
+        problem ||= String(error); // other runs may be read, and this one at the next question
       }
-      for (const name of new Set([this.run.name, ...(this.view.shows?.() ?? [])])) {
-        const run = this.known.get(name); // none while its first answer is awaited
-        if (run && (!run.ended || asked)) changed = (await run.update()) || changed;
-      }
-      const lost = document.body.classList.contains('lost');
-      document.body.classList.remove('lost');
-      if (changed || lost) this.draw(); // also in place of the words about the loss
-    } catch (error) {
-      document.body.classList.add('lost'); // the next question may be answered
-      this.says.textContent = `no answer from the server: ${error}`;
+    };
+    if (this.shown === 'runs' || asked) await take(this.readRuns());
+    for (const name of new Set([this.run.name, ...(this.view.shows?.() ?? [])])) {
+      const run = this.known.get(name); // none while its first answer is awaited
+      if (run && (!run.ended || asked)) await take(run.update());
     }
+    const before = document.body.classList.contains('lost');
+    document.body.classList.toggle('lost', problem !== '');
+    if (changed || (before && !problem)) this.draw(); // also in place of the words about a problem
+    if (problem) this.says.textContent = problem;
   }
 }
 
