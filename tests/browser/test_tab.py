@@ -394,6 +394,23 @@ def test_a_run_that_is_no_longer_chosen_is_not_compared_when_it_has_been_read(op
     assert made["three"].name not in beside.inner_text()
 
 
+def test_a_run_that_is_opened_stays_though_one_that_was_opened_before_is_answered_later(
+    open_made, made
+):
+    page, frame = open_made("one", "runs")
+    before = re.compile(r"/run\?run=population-")
+    held = hold(page, before)
+    frame.get_by_role("button", name=made["population"].name).click()
+    wait_until(page, lambda: bool(held))
+    frame.get_by_role("button", name=made["running"].name).click()
+    wait_until(page, lambda: page.title().startswith("running-"))
+    page.route(before, lambda route: route.continue_())  # what is asked from now on
+    with page.expect_response(before):
+        held[0].continue_()
+    wait_for_answers(page, ASKED_RUN)
+    assert page.title().startswith("running-")
+
+
 def test_the_menu_of_runs_stays_while_nothing_changes_and_a_loss_is_said_until_it_ends(open_made):
     page, frame = open_made("one", "runs")
     menu = frame.get_by_role("combobox", name="Run", exact=True)

@@ -33,6 +33,7 @@ class Page implements Desk {
   private view!: View;
   private shown = '';
   private dialog = false;
+  private openings = 0;
   private readonly tabs = new Map<string, HTMLElement>();
   private readonly header = make('header', document.body);
   private readonly picker = make('span', this.header);
@@ -83,10 +84,13 @@ class Page implements Desk {
   }
 
   openRun(name: string): void {
+    const mine = ++this.openings;
     this.read(name).then((run) => {
+      if (mine !== this.openings) return; // another run was opened meanwhile
       this.run = run;
       this.show(this.shown === 'runs' ? 'overview' : this.shown);
     }, (error) => {
+      if (mine !== this.openings) return;
       this.draw(); // the menu names the run that is still shown
       this.tell(String(error));
     });
