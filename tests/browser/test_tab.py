@@ -10,16 +10,17 @@ import threading
 import time
 from urllib.parse import quote
 
+import msgspec
 import optuna
 import pytest
 
 import experiment
-from experiment.run_files.journal import encode_line
-from experiment.run_files.journal_records import Finished, Selected
+from experiment.run_files.journal import Journal, encode_line
+from experiment.run_files.journal_records import Finished, Joined, Planned, Selected, Waiting
 from search.searcher import Selection
-from search.trial import Outcome
+from search.trial import Outcome, Trial
 from tests.browser.pages import browser, wait_until
-from tests.experiment.runs import make_run
+from tests.experiment.runs import begun, make_run
 
 pytestmark = pytest.mark.browser
 
@@ -140,6 +141,31 @@ def board(results):
         yield board
 
 
+def resumed_run(folder):
+    """Make a run of 4 slots that was resumed with 2 others, of the same names, after an hour."""
+    run = make_run(folder, name="resumed", ended=False)
+    shutil.rmtree(run / "journal")
+    records = 0
+    for start, host, trials in ((0.0, "first", range(4)), (3_700.0, "second", range(4, 6))):
+        slots = [f"1.{partition}.0" for partition in range(len(trials))]
+        params = [{"learning_rate": (n + 1) / 100, "optimizer": "adam"} for n in trials]
+        with Journal(run / "journal") as journal:
+            lines = [
+                msgspec.structs.replace(begun(records, 6), at=start),
+                *(Joined(slot, host, (), at=start) for slot in slots),
+                *(
+                    Planned(Trial(trial, given), 1, slot, at=start)
+                    for trial, given, slot in zip(trials, params, slots, strict=True)
+                ),
+                *(msgspec.structs.replace(finished(trial), at=start + 100) for trial in trials),
+                Waiting(slots[0], "no trial yet", at=start + 100),
+            ]
+            for line in lines:
+                journal.append(line)
+        records += len(lines)
+    return run
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The folders of runs that were made without Spark, by name; the newest one is damaged."""
@@ -163,6 +189,7 @@ def made(tmp_path_factory):
     }
     folder = tmp_path_factory.mktemp("made")
     runs = {name: make_run(folder, name=name, **facts) for name, facts in kinds.items()}
+    runs["resumed"] = resumed_run(folder)
     (runs["damaged"] / "journal" / "000001.jsonl").write_bytes(b"nonsense\n")
     return runs
 
@@ -672,6 +699,17 @@ def test_a_lost_slot_says_why_it_left_and_its_trial_opens_with_the_keyboard(open
     assert "its executor on host host was lost" in tip.inner_text()
     page.keyboard.press("Enter")
     frame.get_by_role("dialog", name="Trial 3").wait_for()
+
+
+def test_the_slots_of_a_resumed_run_have_lanes_of_their_own_without_the_pause(open_made):
+    _, frame = open_made("resumed", "slots")
+    frame.get_by_text("6 slots, 100 % of the slots' time used", exact=True).wait_for()
+    lines = frame.get_by_role("table", name="Slots").locator("tbody tr").all_inner_texts()
+    cells = [line.split("\t") for line in lines]
+    assert [[*row[:4], row[5]] for row in cells] == [
+        *([f"1.{n}.0", "first", "1", "100 %", "its application ended"] for n in range(4)),
+        *([f"1.{n}.0", "second", "1", "100 %", ""] for n in range(2)),
+    ]
 
 
 def test_the_questions_of_a_new_user_are_answered_in_words(open_tab, results):
