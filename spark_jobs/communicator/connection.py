@@ -30,7 +30,6 @@ _KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 9),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),  # milliseconds
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
 )
 
@@ -151,6 +150,14 @@ class Connection:
         """Set another patience than the constructor's; None: until the connection ends."""
         self._patience = seconds
         self._tls.settimeout(seconds)
+
+    def limit_delivery(self, seconds: float) -> None:
+        """Set the seconds for which data that were sent may be on their way; 0 at first: no limit.
+
+        The kernel then ends the connection. So a request notices a host that has vanished. But data
+        are on their way, too, while the other process reads nothing and has no room for them.
+        """
+        self._tls.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * seconds))
 
     def cut(self) -> None:
         """End the connection under threads that use it: they raise GangBroken."""

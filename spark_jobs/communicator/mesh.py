@@ -30,6 +30,7 @@ from spark_jobs.communicator.membership import (
 _HELLO = 10.0  # seconds for the first message of a connection, which follows the handshake at once
 _AGAIN = 5.0  # seconds for a member that was reached before
 _RETRY = 0.02  # seconds between two tries: a member may not listen yet
+_DELIVERY = 60.0  # seconds for a request to arrive, before its host counts as vanished
 
 Purpose = Literal["ring", "requests", "check"]
 
@@ -162,6 +163,8 @@ class Mesh:
             connection.close()
             raise
         connection.be_patient(self._patience)
+        if hello.purpose == "requests":
+            connection.limit_delivery(_DELIVERY)
         return connection, welcome.rank
 
     def _unreached(self, rank: int, why: str) -> GangBroken:

@@ -86,8 +86,10 @@ class Remote:
         """
         with self._requesting():
             for rank, part in parts.items():
-                self._connection(rank, patient=True).send_message(Push(vector))
-                self._connection(rank).send(as_bytes(part))
+                connection = self._connection(rank, patient=True)
+                connection.limit_delivery(0)  # a slow process has no room for a large part
+                connection.send_message(Push(vector))
+                connection.send(as_bytes(part))
             return {rank: self._reply(self._connection(rank)).version for rank in parts}
 
     def close(self) -> None:

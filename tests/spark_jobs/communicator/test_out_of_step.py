@@ -24,6 +24,9 @@ def add(values, change):
     values += change
 
 
+LARGE = 10_000_000  # bytes: far more than the kernel keeps for a connection
+
+
 def test_the_latest_of_what_a_member_has_published():
     def body(communicator):
         other = 1 - communicator.rank
@@ -178,6 +181,34 @@ def test_a_member_that_answers_nothing_for_a_while_is_waited_for(monkeypatch):
 
     with Gang(2) as gang, gang.process(1, SLOW) as process:
         assert gang.together(body, ranks=[0]) == [[1.0] * 4]
+
+
+LARGE_CHUNK = f"""
+shared = communicator.share(np.zeros({2 * LARGE}, np.uint8), lambda values, change: None)
+say("ready")
+sys.stdin.readline()
+"""
+
+
+def test_a_member_that_has_no_room_for_a_change_is_waited_for(monkeypatch):
+    """The kernel would end the connection, though the host of the member is there."""
+    monkeypatch.setattr(mesh, "_DELIVERY", 0.1)
+
+    def body(communicator):
+        shared = communicator.share(np.zeros(2 * LARGE, np.uint8), add)
+        assert process.stdout.readline() == "ready\n"
+        shared.fetch()  # opens the connection
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        later = threading.Timer(1.5, os.kill, [process.pid, signal.SIGCONT])
+        later.start()
+        stale = shared.push(np.ones(2 * LARGE, np.uint8))
+        later.join()
+        print(file=process.stdin, flush=True)
+        return stale
+
+    with Gang(2) as gang, gang.process(1, LARGE_CHUNK) as process:
+        assert gang.together(body, ranks=[0]) == [0]
 
 
 def test_two_shared_vectors_are_independent():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from search.errors import InvalidArgument
+from spark_jobs.communicator import mesh
 from spark_jobs.communicator.in_step.ring import CHUNK
 from spark_jobs.communicator.membership import GangBroken, MembersDisagree
 from tests.properties import examples
@@ -246,6 +248,20 @@ def test_a_barrier_is_passed_by_nobody_before_all_have_come():
             communicator.barrier()
 
     results(4, body)
+
+
+def test_a_late_member_that_has_no_room_for_what_others_send_is_waited_for(monkeypatch):
+    """The kernel would end a connection for requests, though the host of the member is there."""
+    monkeypatch.setattr(mesh, "_DELIVERY", 0.1)
+    large = np.ones(30_000_000, np.uint8)  # a part is far more than the kernel keeps
+
+    def body(communicator):
+        if communicator.rank == 0:
+            threading.Event().wait(1.5)
+        (found,) = communicator.all_reduce([large], "sum")
+        return bool((found == 3).all())
+
+    assert results(3, body) == [True] * 3
 
 
 def test_twelve_members_on_one_host():
