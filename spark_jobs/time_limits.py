@@ -147,6 +147,13 @@ OWN_IMPORT = 900.0
 """For a slot's own import, after which no trial can run there: many times `WARM_IMPORT`, since all
 slots may read the same slow disk."""
 
+# The workers of a trial on several slots.
+
+CONNECT = 1200.0
+"""For all workers to listen and to connect: above `OUTAGE`, for which the slot of one may retry to
+copy a checkpoint, and above `WARM_ANSWER`, `WARM_READY` and `OWN_IMPORT`, in which it may import
+anew. If a worker ends meanwhile, or its slot is lost, the driver ends the others."""
+
 # The relay of an executor.
 
 RELAY_STARTS = 20.0

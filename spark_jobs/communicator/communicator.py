@@ -43,11 +43,12 @@ def connect(
     Args:
         membership: This member's place.
         plain: A socket bound to the member's address, not listening; it is taken over.
-        limit: Seconds for connecting to the others, and then again for all to have done so.
+        limit: Seconds for all to listen and to connect, and then again for all to have done so; a
+            host that does not answer at all is given a minute of them.
         patience: Seconds without any data after which a member counts as gone.
 
     Raises:
-        GangBroken: A member was not reached within the limit, or has ended.
+        GangBroken: A member was not reached in time, or has ended.
     """
     home = Home()
     if membership.size == 1:

@@ -30,6 +30,7 @@ from spark_jobs.communicator.membership import (
 _HELLO = 10.0  # seconds for the first message of a connection, which follows the handshake at once
 _AGAIN = 5.0  # seconds for a member that was reached before
 _RETRY = 0.02  # seconds between two tries: a member may not listen yet
+_ANSWER = 60.0  # seconds for a host to answer, though its member may not listen yet
 _DELIVERY = 60.0  # seconds for a request to arrive, before its host counts as vanished
 
 Purpose = Literal["ring", "requests", "check"]
@@ -73,7 +74,7 @@ class Mesh:
         membership: This member's place.
         plain: The socket bound to its address; closed at the end.
         serve: Called in a thread of its own with each connection for requests.
-        limit: Seconds for connecting, from now on; until then failures are retried.
+        limit: Seconds for all members to listen and to connect, from now on.
         patience: Seconds without any data after which a member counts as gone.
     """
 
@@ -89,6 +90,7 @@ class Mesh:
         self._membership = membership
         self._serve = serve
         self._limit = limit
+        self._answer = min(limit, _ANSWER)
         self._patience = patience
         self._end = time.monotonic() + limit
         self._connecting, accepting = tls_contexts(membership)
@@ -114,16 +116,17 @@ class Mesh:
                 that exists.
 
         Raises:
-            GangBroken: It could not be reached within the limit; for requests and further rings,
-                within seconds, as it was reached before; MemberSilent if it did not answer in them,
-                or within the patience. Or another member has its address.
+            GangBroken: It does not listen within the limit, or its host does not answer within a
+                minute; for requests and further rings, it could not be reached within seconds, as
+                it was reached before; MemberSilent if it did not answer in them, or within the
+                patience. Or another member has its address.
         """
         again = purpose == "requests" or ring > 0
         allowed = self._patience if patient else _AGAIN  # seconds without an answer
         now = time.monotonic()
-        end = now + _AGAIN if again else self._end
-        end_of_silence = now + allowed if again else self._end
-        why, silent = "", False
+        end = now + _AGAIN if again else min(self._end, now + self._answer)
+        end_of_silence = now + allowed if again else end
+        why, silent, limit = "", False, self._answer
         while True:
             try:
                 connection, found = self._open(
@@ -132,6 +135,10 @@ class Mesh:
                     max(_RETRY, end_of_silence - time.monotonic()),
                 )
             except (OSError, GangBroken) as error:
+                if not again and isinstance(error, ConnectionRefusedError):
+                    # Before it listens, its slot may copy a checkpoint, or import anew.
+                    end = end_of_silence = min(self._end, time.monotonic() + self._answer)
+                    limit = self._limit
                 # The last try ends with the limit, whatever is wrong.
                 if not why or time.monotonic() < end_of_silence:
                     why = reason(error) if isinstance(error, OSError) else str(error)
@@ -146,7 +153,7 @@ class Mesh:
                     raise self._membership.silent(rank, f"did not answer within {allowed:g} s")
                 if again:
                     raise self._membership.broken(rank, f"has ended or left the gang ({why})")
-                raise self._unreached(rank, why)
+                raise self._unreached(rank, why, limit)
             time.sleep(_RETRY)
 
     def _open(self, hello: Hello, rank: int, seconds: float) -> tuple[Connection, int]:
@@ -167,12 +174,12 @@ class Mesh:
             connection.limit_delivery(_DELIVERY)
         return connection, welcome.rank
 
-    def _unreached(self, rank: int, why: str) -> GangBroken:
+    def _unreached(self, rank: int, why: str, limit: float) -> GangBroken:
         own, address = self._membership.rank, self._membership.members[rank]
         host, _ = host_and_port(self._membership.members[own])
         return GangBroken(
             f"worker {own} on host {host} does not reach worker {rank} at {address} within "
-            f"{self._limit:g} s ({why}); open the workers' ports between the executors, or set "
+            f"{limit:g} s ({why}); open the workers' ports between the executors, or set "
             "spark.experiment.workerPorts to ports that are open",
             rank,
             address,
@@ -184,7 +191,8 @@ class Mesh:
         Raises:
             GangBroken: It has not connected within the limit.
         """
-        return self._from((self._membership.rank - 1) % self._membership.size, 0, self._end)
+        before = (self._membership.rank - 1) % self._membership.size
+        return self._from(before, 0, self._end, self._limit)
 
     def open_ring(self, number: int, order: Sequence[int]) -> Links:
         """Open a further ring, together with all members, which are in this call, too.
@@ -196,21 +204,21 @@ class Mesh:
         Raises:
             GangBroken: A member has ended.
         """
-        end = time.monotonic() + self._limit
+        end = time.monotonic() + self._answer
         place = order.index(self._membership.rank)
         after = self.open(order[(place + 1) % len(order)], "ring", number)
         try:
-            return Links(self._from(order[place - 1], number, end), after)
+            return Links(self._from(order[place - 1], number, end, self._answer), after)
         except BaseException:
             after.close()
             raise
 
-    def _from(self, rank: int, ring: int, end: float) -> Connection:
+    def _from(self, rank: int, ring: int, end: float, limit: float) -> Connection:
         try:
             return self._before[ring].get(timeout=max(0.0, end - time.monotonic()))
         except queue.Empty:
             members = self._membership
-            what = f"has not connected to {members.name(members.rank)} within {self._limit:g} s"
+            what = f"has not connected to {members.name(members.rank)} within {limit:g} s"
             raise members.broken(rank, what) from None
 
     def close(self) -> None:

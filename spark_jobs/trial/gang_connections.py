@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
     from spark_jobs.strategies.settings import Strategy
 
-CONNECT = 60.0
-"""Seconds for connecting. The workers of a trial start within seconds of each other, except for the
-imports of fresh interpreters."""
-
 NEEDED = ("spark_jobs.communicator.communicator", "spark_jobs.strategies.entering")
 """The modules that trials on several slots need, and others do not."""
 
@@ -37,11 +33,11 @@ def connected(
 
     Args:
         gang: The gang; None for a trial on one slot, which has no connections and imports nothing.
-        limit: Seconds for connecting to the others, and then again for all to have done so.
+        limit: Seconds for all to listen and to connect, and then again for all to have done so.
 
     Raises:
-        NotConnected: A worker was not reached within the limit, or has ended, or this one cannot
-            listen at its address.
+        NotConnected: A worker was not reached in time, or has ended, or this one cannot listen at
+            its address.
     """
     if gang is None:
         return contextlib.nullcontext()

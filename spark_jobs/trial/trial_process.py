@@ -27,12 +27,13 @@ from msgspec.structs import replace
 from search.direction import DirectionName, read_direction
 from search.errors import shown
 from search.trial import Outcome
+from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Report, decode, encode, fit
 from spark_jobs.strategies.in_step.ports import PortTaken
 from spark_jobs.strategies.settings import Strategy
 from spark_jobs.trial import context
 from spark_jobs.trial.events.tf_summary import default_writer
-from spark_jobs.trial.gang_connections import CONNECT, NotConnected, connected, training_with
+from spark_jobs.trial.gang_connections import NotConnected, connected, training_with
 from spark_jobs.trial.link import Link, NoLink, PipeLink
 from spark_jobs.trial.memory import out_of_memory
 from spark_jobs.trial.memory.gpu_share import GpuShare, limited
@@ -121,7 +122,7 @@ def evaluate(
     link: Link | None = None,
     started: float | None = None,
     *,
-    limit: float = CONNECT,
+    limit: float = time_limits.CONNECT,
 ) -> Outcome:
     """Call the train function; any result or error becomes an outcome.
 
@@ -134,7 +135,7 @@ def evaluate(
         folder: The folder for the files of the train function.
         link: The link to the supervisor. Default: none.
         started: Start of the trial, by `time.monotonic`. Default: now.
-        limit: Seconds for connecting to the other workers of a gang.
+        limit: Seconds for all workers of a gang to listen and to connect.
     """
     trial, started = attempt.trial, time.monotonic() if started is None else started
     seed_random_numbers(program.seed, trial.id)

@@ -60,6 +60,10 @@ RELATIONS = {
         limits.WARM_ANSWER + limits.WARM_READY + limits.RUNNER_END + limits.WARM_IMPORT
         < limits.SLOT_SILENCE
     ),
+    "workers wait for one that retries to copy a checkpoint": limits.OUTAGE < limits.CONNECT,
+    "workers wait for one that imports anew": (
+        limits.WARM_ANSWER + limits.WARM_READY + limits.OWN_IMPORT < limits.CONNECT
+    ),
     "a relay says that it does not reach the driver": limits.RELAY_REACHES < limits.RELAY_STARTS,
     "a relay that hangs is noticed before a call gives up": (
         limits.RELAY_SILENCE + limits.RELAY_ANSWER < limits.ANSWER

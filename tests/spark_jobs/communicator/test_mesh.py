@@ -7,6 +7,8 @@ import socket
 import ssl
 import struct
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -97,6 +99,37 @@ def test_a_member_that_comes_late_is_waited_for():
         gang.connect(1).close()
         first.join()
         assert came.is_set()
+
+
+def test_a_member_that_listens_late_is_waited_for_longer_than_a_host_that_does_not_answer(
+    monkeypatch,
+):
+    """As one whose slot copies a checkpoint, while the other has it already."""
+    monkeypatch.setattr(mesh, "_ANSWER", SHORT / 5)
+    refused = []
+
+    def noted(*arguments):
+        try:
+            return connected(*arguments)
+        except ConnectionRefusedError:
+            refused.append(time.monotonic())
+            raise
+
+    monkeypatch.setattr(mesh, "connected", noted)
+    with Gang(2) as gang, ThreadPoolExecutor(1) as threads:
+        first = threads.submit(lambda: gang.connect(0).close())
+        while not refused or refused[-1] < refused[0] + SHORT:
+            assert not first.done(), first.result()
+        gang.connect(1).close()
+        first.result()
+
+
+def test_a_host_that_does_not_answer_is_named_before_the_limit(monkeypatch):
+    monkeypatch.setattr(mesh, "_ANSWER", SHORT)
+    with Gang(2) as gang:
+        gang.ports[1].listen()  # its host accepts connections for it, but it does nothing
+        with pytest.raises(GangBroken, match="does not reach worker 1 .* within 0.5 s"):
+            gang.connect(0, limit=LIMIT)
 
 
 def _listens(port):

@@ -31,7 +31,7 @@ from spark_jobs.slot.host import host_name
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.slot import make_runner, pull_trials, run_trials
-from spark_jobs.trial.gang_connections import CONNECT, connected
+from spark_jobs.trial.gang_connections import connected
 from spark_jobs.trial.precision import why_slow
 from spark_jobs.trial.trial_process import Program
 from tests import ROOT
@@ -432,7 +432,7 @@ def member():
             return Attempt(Trial(0, {"x": 1}), number, gang)
 
         def worker_0():
-            with connected(attempt(rank=0).gang, CONNECT):
+            with connected(attempt(rank=0).gang, time_limits.CONNECT):
                 ended.wait()
 
         first = stack.enter_context(ThreadPoolExecutor(1)).submit(worker_0)
