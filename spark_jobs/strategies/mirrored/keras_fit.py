@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from search.errors import InvalidArgument
+from search.errors import InvalidArgument, shown
 from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.import_hooks import when_imported
 from spark_jobs.strategies.fits import with_ours
@@ -40,6 +40,8 @@ Correction = tuple[Any, str, Callable[..., Any]]
 def corrected_fit(strategy: Any, collectives: Communicator, lags: Lags) -> Iterator[None]:
     """Let `model.fit` run on all workers during the block, which may import Keras.
 
+    It is refused in other versions of Keras, and with other backends than TensorFlow.
+
     Args:
         strategy: The strategy of this worker, see `spark_jobs.strategies.mirrored.mirrored`.
         collectives: The collective calls of the workers.
@@ -52,7 +54,7 @@ def corrected_fit(strategy: Any, collectives: Communicator, lags: Lags) -> Itera
 
             sources = [inspect.getsource(function) for function in known_functions(trainer)]
             problem = problem_of(keras.__version__, digest_of(sources))
-            corrections = _refusals(trainer.TensorFlowTrainer, problem)
+            corrections = _refusals(trainer.TensorFlowTrainer, UncheckedKeras(problem))
             if not problem:
                 corrections = [
                     _build_from_own_part(trainer, strategy),
@@ -67,8 +69,32 @@ def corrected_fit(strategy: Any, collectives: Communicator, lags: Lags) -> Itera
             for target, name, function in corrections:
                 entered.enter_context(replaced(target, name, function))
 
-        with when_imported(_TRAINER, correct):
+        def refuse_other_backends(keras: ModuleType) -> None:
+            if (error := problem_of_backend(keras.backend.backend())) is not None:
+                for target, name, function in _refusals(keras.Model, error):
+                    entered.enter_context(replaced(target, name, function))
+
+        with when_imported("keras", refuse_other_backends), when_imported(_TRAINER, correct):
             yield
+
+
+def problem_of_backend(backend: str) -> InvalidArgument | None:
+    """Return the error for a backend with which each worker would train a model of its own.
+
+    Args:
+        backend: The name of Keras' backend.
+
+    Returns:
+        The error; None for 'tensorflow'.
+    """
+    if backend == "tensorflow":
+        return None
+    return InvalidArgument(
+        "KERAS_BACKEND",
+        "'tensorflow', for strategy 'mirrored'",
+        shown(backend),
+        "pass strategy='jax' for Keras on JAX, or 'downpour', which trains with each backend",
+    )
 
 
 def known_functions(trainer: ModuleType) -> tuple[Callable[..., Any], ...]:
@@ -94,9 +120,9 @@ def known_functions(trainer: ModuleType) -> tuple[Callable[..., Any], ...]:
     )
 
 
-def _refusals(trainer: Any, problem: str) -> list[Correction]:
+def _refusals(trainer: Any, error: Exception) -> list[Correction]:
     def refused(*args: Any, **kwargs: Any) -> Any:
-        raise UncheckedKeras(problem)
+        raise error
 
     names = ("fit", "evaluate", "train_on_batch", "test_on_batch")
     return [(trainer, name, refused) for name in names]
