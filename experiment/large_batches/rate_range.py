@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MOST_PARTS = 3  # of a batch: inputs, targets, sample weights
 _SMOOTHING = 0.9  # weight of the losses before in the moving average
-_DIVERGED = 4.0  # ratio to the least smoothed loss at which the training has diverged
+_DIVERGED = 3.0  # magnitudes of the least loss by which another one exceeds it, both smoothed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +84,9 @@ def learning_rate_range(
     """Train a new model for some steps, each with a higher learning rate, and record the losses.
 
     The rate grows exponentially from `low` to `high`; the training ends earlier if it diverges: at
-    a loss that is not finite, or four times the least one, smoothed (L. N. Smith: Cyclical Learning
-    Rates for Training Neural Networks, arXiv:1506.01186, section 3.3). The result holds for the
-    batch size with which it was measured.
+    a loss that is not finite, or exceeds the least one by three times its magnitude, both smoothed
+    (L. N. Smith: Cyclical Learning Rates for Training Neural Networks, arXiv:1506.01186, section
+    3.3). The result holds for the batch size with which it was measured.
 
     Args:
         build: Returns a compiled model of Keras; the learning rate of its optimizer is replaced.
@@ -125,7 +125,8 @@ def learning_rate_range(
         rates.append(rate)
         losses.append(loss)
         *_, smoothed = steady = list(_smoothed(losses))
-        if smoothed > _DIVERGED * min(steady):
+        least = min(steady)
+        if smoothed > least + _DIVERGED * abs(least):
             break
     if not losses:
         hint = "lower it, and look for NaN in the data"

@@ -1,5 +1,7 @@
 """The range of learning rates with which a model learns."""
 
+import functools
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -30,14 +32,14 @@ def build(optimizer=None):
     return model
 
 
-def linear(optimizer):
-    """Return a model with a weight, whose loss is its distance from 1, squared."""
+def linear(optimizer, loss="mse"):
+    """Return a model with a weight, whose loss is its distance from 1, squared, or another one."""
     import keras
 
     model = keras.Sequential(
         [keras.layers.Input((1,)), keras.layers.Dense(1, "linear", False, "zeros")]
     )
-    model.compile(optimizer, "mse")
+    model.compile(optimizer, loss)
     return model
 
 
@@ -107,6 +109,20 @@ def test_it_ends_at_a_loss_that_is_not_finite():
     assert len(curve.losses) == 2
     with pytest.raises(InvalidArgument, match="^low: expected a rate whose loss is finite, got 1e"):
         experiment.learning_rate_range(lambda: linear("sgd"), batches[2:], steps=9)
+
+
+def test_a_training_with_a_negative_loss_diverges_where_that_rises():
+    def shifted(y, predicted):
+        import keras
+
+        return keras.ops.mean((y - predicted) ** 2) - 5.0
+
+    build_shifted = functools.partial(linear, "sgd", shifted)
+    falling = experiment.learning_rate_range(build_shifted, ONE, low=0.001, high=0.1, steps=5)
+    assert len(falling.losses) == 5
+    assert max(falling.losses) < 0
+    rising = experiment.learning_rate_range(build_shifted, ONE, low=1.1, high=3.0, steps=20)
+    assert 1 < len(rising.losses) < 20
 
 
 def test_the_suggestion_is_a_tenth_of_the_rate_with_the_least_smoothed_loss():
