@@ -222,7 +222,8 @@ class Communicator:
         """Return what a member has last published under a name.
 
         Returns:
-            The array and its version; None if nothing was published, or the member has ended.
+            The array and its version; None if nothing was published, or the member has ended, or
+            does not answer now.
         """
         self._check_process()
         if rank not in range(self.size):

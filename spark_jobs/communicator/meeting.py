@@ -99,7 +99,6 @@ class Meeting:
         try:
             published = self._remote.latest(rank, _NAME)
         except MemberSilent:  # if its host has vanished, the connections of its ring end
-            self._remote.forgive(rank)
             return None
         except GangBroken as error:
             return error

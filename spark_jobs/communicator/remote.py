@@ -10,7 +10,7 @@ import numpy as np
 
 from spark_jobs.communicator.arrays import Array, ArrayType, as_bytes
 from spark_jobs.communicator.connection import Connection
-from spark_jobs.communicator.membership import GangBroken, Membership
+from spark_jobs.communicator.membership import GangBroken, Membership, MemberSilent
 from spark_jobs.communicator.mesh import Mesh
 from spark_jobs.communicator.requests import Fetch, Latest, Published, Push, Reply
 
@@ -43,10 +43,6 @@ class Remote:
             if reply.array is None:
                 return None
             return Published(reply.version, self._receive(connection, reply.array))
-
-    def forgive(self, rank: int) -> None:
-        """Let later requests reach a member that has failed to answer one, as it may be slow."""
-        self._gone.pop(rank, None)
 
     def fetch(self, vector: int, parts: dict[int, Array]) -> dict[int, int]:
         """Fill parts of a shared vector with the members' chunks; raises GangBroken.
@@ -106,12 +102,15 @@ class Remote:
 
     @contextlib.contextmanager
     def _requesting(self) -> Iterator[None]:
-        """Hold the connections; an error ends them, as an answer may still be on its way."""
+        """Hold the connections; an error ends them, as an answer may still be on its way.
+
+        A member that has ended is asked no more. One that is silent may be slow.
+        """
         with self._lock:
             try:
                 yield
             except BaseException as error:
-                if isinstance(error, GangBroken):
+                if isinstance(error, GangBroken) and not isinstance(error, MemberSilent):
                     self._gone[error.rank] = error
                 self._end()
                 raise

@@ -211,6 +211,32 @@ def test_a_member_that_has_no_room_for_a_change_is_waited_for(monkeypatch):
         assert gang.together(body, ranks=[0]) == [0]
 
 
+PUBLISHED = """
+communicator.publish("x", [1.0])
+say("ready")
+sys.stdin.readline()
+"""
+
+
+def test_a_member_that_was_silent_is_asked_again(monkeypatch):
+    """As one whose code has kept Python's lock for some seconds."""
+
+    def body(communicator):
+        assert process.stdout.readline() == "ready\n"
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        monkeypatch.setattr(mesh, "_AGAIN", 0.1)
+        silent = communicator.latest(1, "x")
+        monkeypatch.setattr(mesh, "_AGAIN", LIMIT)
+        os.kill(process.pid, signal.SIGCONT)
+        found = communicator.latest(1, "x")
+        print(file=process.stdin, flush=True)
+        return silent, found.values.tolist()
+
+    with Gang(2) as gang, gang.process(1, PUBLISHED) as process:
+        assert gang.together(body, ranks=[0]) == [(None, [1.0])]
+
+
 def test_two_shared_vectors_are_independent():
     def body(communicator):
         first = communicator.share(np.zeros(4), add)
