@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, get_args
 
 import cloudpickle
 import msgspec
@@ -25,6 +25,9 @@ from search.errors import InvalidArgument, one_line, shown
 from spark_jobs.trial import context
 from spark_jobs.trial.memory import out_of_memory
 from spark_jobs.trial.memory.gpu_share import GpuShare
+
+if TYPE_CHECKING:
+    from spark_jobs.communicator.communicator import Communicator
 
 Limit = Literal["memory", "gpu memory", "speed", "most"]
 
@@ -93,7 +96,11 @@ def auto_batch_size(
     which may die of memory; it imports Keras, which takes some seconds, and has this process'
     environment, dtype policy and GPUs. Where trials share a GPU (`trials_per_gpu`), it may take as
     much memory of it as the trial. A framework that has taken all memory of a GPU in this process
-    leaves it none. Batches are those of one worker.
+    leaves it none.
+
+    In a trial on several slots all workers call it, each measures, and all get the same result: the
+    least speed of each batch that every worker has measured. The batches are those of one worker;
+    `Mirrored` and `Jax` divide that of `fit`, so pass it `world_size()` times as many samples.
 
     Args:
         build: Returns a compiled model of Keras; called for each batch, in the other process.
@@ -119,24 +126,42 @@ def auto_batch_size(
     if most > samples.number:
         raise InvalidArgument("most", f"at most {samples.number}, the samples", str(most))
     check_number("seconds", seconds, "seconds above zero", lambda value: 0 < value < 1e9)
-    batches = doubled(least, most)
     work = Work(
         build=build,
         data=samples.parts,
-        batches=batches,
+        batches=doubled(least, most),
         seconds=float(seconds),
         policy=_policy(),
     )
-    found: dict[int, float] = {}
     trial = context.current()
-    with _measuring(work, None if trial is None else trial.gpu_share) as messages:
+    found = _measured(work, None if trial is None else trial.gpu_share)
+    if trial is None or trial.communicator is None:
+        return found
+    return _agreed(found, trial.communicator)
+
+
+def _measured(work: Work, share: GpuShare | None) -> BatchSize:
+    found: dict[int, float] = {}
+    with _measuring(work, share) as messages:
         for message in messages:
             if isinstance(message, Problem):
-                return _ended(found, message, least)
+                return _ended(found, message, work.batches[0])
             found[message.batch] = message.samples_per_second
-    return BatchSize(
-        samples_per_second=found, limit="most" if len(found) == len(batches) else "speed"
-    )
+    limit: Limit = "most" if len(found) == len(work.batches) else "speed"
+    return BatchSize(samples_per_second=found, limit=limit)
+
+
+def _agreed(found: BatchSize, communicator: Communicator) -> BatchSize:
+    """Return the least speeds of all workers, for the batches that each of them has measured."""
+    communicator.meet()  # some measure for longer than others
+    limits = get_args(Limit)
+    own = len(found.samples_per_second) * len(limits) + limits.index(found.limit)
+    (end,) = communicator.all_reduce([own], "min")
+    number, limit = divmod(int(end), len(limits))  # of a worker with the fewest batches
+    own_speeds = list(found.samples_per_second.values())[:number]
+    (speeds,) = communicator.all_reduce([own_speeds], "min")
+    least = dict(zip(found.samples_per_second, speeds.tolist(), strict=False))
+    return BatchSize(samples_per_second=least, limit=limits[limit])
 
 
 def _ended(found: dict[int, float], problem: Problem, least: int) -> BatchSize:

@@ -1,5 +1,6 @@
 """The batch size that a model trains fastest with."""
 
+import contextlib
 import functools
 import itertools
 import os
@@ -15,12 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import experiment
+from experiment.large_batches import batch_size
 from experiment.large_batches.batch_size import BatchSize
-from experiment.large_batches.measuring import doubled, speeds
+from experiment.large_batches.measuring import Problem, Speed, doubled, speeds
 from search.errors import InvalidArgument
 from spark_jobs.trial.context import TrialContext, entered
 from spark_jobs.trial.memory.gpu_share import GpuShare
 from tests.properties import examples
+from tests.spark_jobs.communicator.gangs import results
 
 DATA = (np.ones((64, 8), "float32"), np.zeros(64, "float32"))
 
@@ -135,6 +138,31 @@ def test_beyond_memory_the_gradients_can_be_accumulated():
         "batch_size=32 and give the optimizer gradient_accumulation_steps=k"
     )
     assert str(found).endswith(found.advice)
+
+
+def test_all_workers_get_the_least_speeds_of_the_batches_that_each_has_measured(
+    tmp_path, monkeypatch
+):
+    found = [
+        [(8, 100.0), (16, 190.0), (32, 180.0), (64, 170.0)],
+        [(8, 90.0), (16, 195.0)],
+    ]
+
+    def call(communicator):
+        rank = communicator.rank
+        trial = TrialContext(params={}, folder=tmp_path, rank=rank, communicator=communicator)
+        with entered(trial):
+            return experiment.auto_batch_size(build, DATA, least=8)
+
+    @contextlib.contextmanager
+    def measuring(work, share):
+        rank = experiment.rank()
+        messages = [Speed(batch=size, samples_per_second=speed) for size, speed in found[rank]]
+        yield iter([*messages, Problem(memory="memory", error="no room")] if rank else messages)
+
+    monkeypatch.setattr(batch_size, "_measuring", measuring)
+    expected = BatchSize(samples_per_second={8: 90.0, 16: 190.0}, limit="memory")
+    assert results(2, call) == [expected] * 2
 
 
 @pytest.mark.slow
