@@ -75,6 +75,14 @@ class Teachers:
             if found.values.shape != own.shape:
                 got = f"{found.values.size} numbers in worker {rank}, {own.size} in this one"
                 raise InvalidArgument("model", "as many weights in all workers", got)
+            if not np.isfinite(found.values).all():  # nor would be what this worker learns
+                warnings.warn(
+                    f"strategy 'codistillation': worker {rank} has published weights that are not "
+                    "finite; its last finite ones, if there are any, go on teaching this worker; "
+                    "lower the learning rate, or look for NaN in the data of that worker",
+                    stacklevel=2,
+                )
+                continue
             assign(reals(self._keras, teacher.weights), found.values)
             self._versions[rank] = found.version
         seen = [float(version > 0) for version in self._versions.values()]

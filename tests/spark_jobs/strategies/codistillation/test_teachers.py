@@ -1,0 +1,42 @@
+"""The copies of other workers' models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spark_jobs.strategies.codistillation.cross_entropy import CrossEntropy
+from spark_jobs.strategies.codistillation.teachers import Teachers
+from spark_jobs.strategies.settings import Codistillation
+from spark_jobs.strategies.weights import flat
+from tests.spark_jobs.communicator.gangs import results
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Keras, which pytest.warns repeats
+def test_weights_that_are_not_finite_teach_nobody_and_are_warned_of():
+    """Or one worker whose training diverges would take all others with it."""
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    published = [[1.0, 2.0], [np.nan, 3.0], [np.inf, 3.0], [4.0, 5.0]]
+
+    def body(communicator):
+        loss = CrossEntropy("binary", from_logits=True)
+        teachers = Teachers(
+            keras, Codistillation(), communicator, name="weights", cross_entropy=loss
+        )
+        teachers.begin(model)
+        copies = []
+        for weights in published:
+            if communicator.rank == 1:
+                communicator.publish("weights", np.float32(weights))
+            communicator.barrier()
+            if communicator.rank == 0:
+                teachers.exchange(model, 1)
+                copies.append(flat(keras, teachers._models[1].weights).tolist())
+            communicator.barrier()
+        return copies
+
+    with pytest.warns(UserWarning, match="worker 1 has published weights that are not finite"):
+        copies, _ = results(2, body)
+    assert copies == [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [4.0, 5.0]]
