@@ -72,11 +72,13 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             often than `retries` allows).
         message: The message in one line.
         traceback: The traceback in the trial's process, or ''.
+        unreached: Whether a worker of the trial did not reach another one, which may be the cause.
     """
 
     kind: FailureKind
     message: str
     traceback: str = ""
+    unreached: bool = False
 
     def __str__(self) -> str:
         return self.message

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from search.errors import ExperimentError
-from search.trial import Failure, Outcome, Step, Trial
+from search.trial import Outcome, Step, Trial
 from search.values import Metrics, MetricsLike, as_unicode, decode_hook, encode_hook
 
 LARGEST_MESSAGE = 1 << 20
@@ -317,7 +317,9 @@ def fit(outcome: Outcome) -> Outcome:
     error, reason = outcome.error, _ends(outcome.reason, 500)
     if error is None:
         return msgspec.structs.replace(outcome, reason=reason)
-    short = Failure(error.kind, _ends(error.message, 2_000), _ends(error.traceback, 40_000))
+    short = msgspec.structs.replace(
+        error, message=_ends(error.message, 2_000), traceback=_ends(error.traceback, 40_000)
+    )
     return msgspec.structs.replace(outcome, error=short, reason=reason)
 
 

@@ -23,7 +23,15 @@ NEEDED = ("spark_jobs.communicator.communicator", "spark_jobs.strategies.enterin
 
 
 class NotConnected(ExperimentError):
-    """The workers of a trial could not connect to each other; the train function has not run."""
+    """The workers of a trial could not connect to each other; the train function has not run.
+
+    Attributes:
+        unreached: Whether another worker was not reached; else this one cannot connect.
+    """
+
+    def __init__(self, message: str, *, unreached: bool) -> None:
+        self.unreached = unreached
+        super().__init__(message)
 
 
 def connected(
@@ -36,8 +44,8 @@ def connected(
         limit: Seconds for all to listen and to connect, and then again for all to have done so.
 
     Raises:
-        NotConnected: A worker was not reached in time, or has ended, or this one cannot listen at
-            its address.
+        NotConnected: A worker was not reached in time, or has ended, or this one cannot connect.
+        PortTaken: This one cannot listen at its address.
     """
     if gang is None:
         return contextlib.nullcontext()
@@ -51,10 +59,9 @@ def connected(
     try:
         return connect(membership, bound(membership.members[gang.rank]), limit=limit)
     except GangBroken as error:
-        raise NotConnected(str(error)) from None
+        raise NotConnected(str(error), unreached=error.rank != gang.rank) from None
     except OSError as error:
-        taken = port_taken(f"worker {gang.rank}", membership.members[gang.rank], error)
-        raise NotConnected(str(taken)) from None
+        raise port_taken(f"worker {gang.rank}", membership.members[gang.rank], error) from None
 
 
 def training_with(

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from search.direction import DirectionName, read_direction
 from search.errors import shown
-from search.trial import Outcome
+from search.trial import Failure, Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Report, decode, encode, fit
 from spark_jobs.strategies.in_step.ports import PortTaken
@@ -226,7 +226,10 @@ def stopped(
 
 def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
     match error:
-        case NotConnected() | PortTaken() | context.MachineError():
+        case NotConnected():
+            failure = Failure("machine", str(error), unreached=error.unreached)
+            return Outcome(trial, "failed", error=failure, seconds=seconds)
+        case PortTaken() | context.MachineError():
             return Outcome.failed(trial, "machine", str(error), seconds=seconds)
         case AmbiguousObjective():
             return Outcome.failed(trial, "ambiguous objective", str(error), seconds=seconds)

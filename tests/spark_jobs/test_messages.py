@@ -328,6 +328,11 @@ def test_a_long_traceback_keeps_its_ends_and_fits():
     assert len(first) == len(last.partition("...\n")[2])
 
 
+def test_a_failure_that_is_made_to_fit_keeps_its_other_facts():
+    failure = Failure("machine", "m" * 10**6, unreached=True)
+    assert fit(Outcome(0, "failed", error=failure)).error.unreached
+
+
 def test_a_long_or_odd_reason_is_made_to_fit():
     long = fit(Outcome(0, "stopped", reason="x" * 10_000 + "\ud800"))
     assert len(long.reason) < 600

@@ -218,9 +218,12 @@ class RunningGang:
         failure = self._ends[slot].outcome.error
         assert failure is not None, "only failures are compared"
         text = failure.message.lower()
-        is_consequence = failure.kind in ("user error", "exit") and (
-            any(words in text for words in _CONSEQUENCES)
-            or (_ABORTED in failure.message and slot != self._failures()[0])
+        is_consequence = failure.unreached or (
+            failure.kind in ("user error", "exit")
+            and (
+                any(words in text for words in _CONSEQUENCES)
+                or (_ABORTED in failure.message and slot != self._failures()[0])
+            )
         )
         return is_consequence, _CAUSES.index(failure.kind)
 

@@ -7,7 +7,10 @@ from spark_jobs.addresses import bound
 
 
 class PortTaken(ExperimentError):
-    """Another program has the port for a framework's server; the train function has not run."""
+    """Another program has the port for a worker, or for a framework's server.
+
+    The train function has not run.
+    """
 
 
 def port_taken(listener: str, address: str, error: OSError) -> PortTaken:

@@ -831,6 +831,7 @@ def test_json_has_all_facts_of_all_trials(call, finished):
             "kind": "user error",
             "message": "ValueError: too large",
             "traceback": TRACEBACK,
+            "unreached": False,
         },
         "reason": "",
         "seconds": 2.5,

@@ -350,6 +350,7 @@ def test_failures_without_a_limit_do_not_end_the_search(start):
         "kind": "user error",
         "message": "ValueError: no",
         "traceback": "",
+        "unreached": False,
     }
 
 

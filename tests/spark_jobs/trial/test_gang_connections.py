@@ -146,6 +146,7 @@ def test_a_worker_that_never_comes_is_the_machines_failure_before_anything_is_un
     outcome = member(b"no pickle", attempt, tmp_path, 0.1)
     host, other = "127.0.0.1", re.escape(attempt.gang.members[1])
     assert outcome.error.kind == "machine"
+    assert outcome.error.unreached
     assert re.fullmatch(
         rf"worker 0 on host {host} does not reach worker 1 at {other} within 0.1 s \(.+\); open "
         "the workers' ports between the executors, or set spark.experiment.workerPorts to ports "
@@ -160,6 +161,7 @@ def test_a_port_that_another_program_has_is_the_machines_failure(tmp_path):
     with socket.create_server((host, int(port))):
         outcome = member(b"no pickle", attempt, tmp_path, LIMIT)
     assert outcome.error.kind == "machine"
+    assert not outcome.error.unreached
     assert outcome.error.message == (
         f"worker 0 cannot listen at {host}:{port} (Address already in use); another program may "
         "have taken the port: set spark.experiment.workerPorts to ports that no other program uses"

@@ -307,6 +307,15 @@ def test_a_value_of_rank_0_counts_though_another_member_has_failed():
     assert gangs.end(first, 1, finished(), 10.5).outcome == finished()
 
 
+UNREACHED = Outcome(
+    0,
+    "failed",
+    error=Failure(
+        "machine",
+        "worker 0 on host a does not reach worker 1 at b:1 within 60 s (timed out)",
+        unreached=True,
+    ),
+)
 CAUSES = {
     "lost executor": "its executor was lost",
     "machine": "no space left",
@@ -329,6 +338,7 @@ CONSEQUENCES = [
     failed("user error", "TimeoutError: timed out"),
     failed("user error", "torch.distributed.DistBackendError: NCCL error, ncclRemoteError: A call"),
     failed("user error", "InternalError: NCCL: remote process exited or there was a network error"),
+    UNREACHED,
     cancelled(),
     finished(),
 ]
@@ -357,6 +367,24 @@ def test_the_member_that_is_the_cause_is_blamed_whoever_ends_first(size, kind, d
     assert verdict.member.slot == slots[cause]
     assert verdict.outcome.error == Failure(kind, f"worker {cause} of {size}, on a: {CAUSES[kind]}")
     assert verdict.is_lost == (kind == "lost executor")
+
+
+def test_a_silent_member_that_another_one_has_not_reached_is_blamed():
+    """Its host may be cut off, which Spark notices later."""
+    gangs, (first, second) = formed(2)
+    assert gangs.end(first, 1, UNREACHED, 10.0) is None
+    (verdict,) = gangs.overdue(10.1 + 2 * GRACE + time_limits.GANG_END)
+    assert (verdict.member.slot, verdict.is_lost) == (second, True)
+    assert verdict.outcome.error.kind == "lost executor"
+    assert UNREACHED.error.message in verdict.outcome.error.message
+
+
+def test_a_member_that_has_not_reached_another_one_is_blamed_if_all_have_ended():
+    gangs, (first, second) = formed(2)
+    gangs.end(first, 1, UNREACHED, 10.0)
+    verdict = gangs.end(second, 1, cancelled(), 11.0)
+    assert (verdict.member.slot, verdict.is_lost) == (first, False)
+    assert verdict.outcome.error.kind == "machine"
 
 
 def test_a_process_that_aborts_after_another_failure_is_not_blamed():
