@@ -101,7 +101,7 @@ class Meeting:
         except MemberSilent:  # if its host has vanished, the connections of its ring end
             return None
         except GangBroken as error:
-            return error
+            return error if error.rank == rank else None  # this process may be out of descriptors
         met, steps = (0, 0) if published is None else map(int, published.values)
         if met >= self._met or steps <= self._steps:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import queue
 import socket
 import ssl
@@ -32,6 +33,9 @@ _AGAIN = 5.0  # seconds for a member that was reached before
 _RETRY = 0.02  # seconds between two tries: a member may not listen yet
 _ANSWER = 60.0  # seconds for a host to answer, though its member may not listen yet
 _DELIVERY = 60.0  # seconds for a request to arrive, before its host counts as vanished
+
+# Of this process, which can connect to nobody.
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Purpose = Literal["ring", "requests", "check"]
 
@@ -119,14 +123,15 @@ class Mesh:
             GangBroken: It does not listen within the limit, or its host does not answer within a
                 minute; for requests and further rings, it could not be reached within seconds, as
                 it was reached before; MemberSilent if it did not answer in them, or within the
-                patience. Or another member has its address.
+                patience. Or another member has its address. Or this process is out of descriptors
+                or memory: then the error has the rank of this member.
         """
         again = purpose == "requests" or ring > 0
         allowed = self._patience if patient else _AGAIN  # seconds without an answer
         now = time.monotonic()
         end = now + _AGAIN if again else min(self._end, now + self._answer)
         end_of_silence = now + allowed if again else end
-        why, silent, limit = "", False, self._answer
+        why, silent, exhausted, limit = "", False, False, self._answer
         while True:
             try:
                 connection, found = self._open(
@@ -143,12 +148,16 @@ class Mesh:
                 if not why or time.monotonic() < end_of_silence:
                     why = reason(error) if isinstance(error, OSError) else str(error)
                     silent = is_silence(error) or isinstance(error, MemberSilent)
+                    exhausted = isinstance(error, OSError) and error.errno in _EXHAUSTED
             else:
                 if found == rank:
                     return connection
                 connection.close()
                 raise self._membership.broken(rank, f"says that it is worker {found}")
             if time.monotonic() + _RETRY > (end_of_silence if silent else end):
+                if exhausted:
+                    own, other = self._membership.rank, self._membership.name(rank)
+                    raise self._membership.broken(own, f"cannot connect to {other} ({why})")
                 if again and silent:
                     raise self._membership.silent(rank, f"did not answer within {allowed:g} s")
                 if again:
@@ -239,7 +248,11 @@ class Mesh:
         thread = threading.Thread(
             target=self._welcome, args=(connection,), name="gang-member", daemon=True
         )
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads for now: the other side tries again
+            connection.close()
+            return
         with self._lock:  # a thread that removed itself could not be waited for
             living = {t: c for t, c in self._accepted.items() if t.is_alive()}
             self._accepted = {**living, thread: connection}

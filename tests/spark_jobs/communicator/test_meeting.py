@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -117,6 +118,33 @@ def test_a_member_that_has_left_meets_nobody():
 
     with Gang(2) as gang:
         assert gang.together(lambda c: None if c.rank else body(c)) == [None, None]
+
+
+def test_a_member_without_descriptors_takes_no_other_one_for_lost(monkeypatch):
+    """It asks again, and meets the others over the connections that it has."""
+    monkeypatch.setattr(mesh, "_AGAIN", 0.0)
+    monkeypatch.setattr(meeting, "_LATE", 0.0)
+    tries, asked_again = [], threading.Event()
+
+    def exhausted(*arguments):
+        tries.append(arguments)
+        if len(tries) > 1:
+            asked_again.set()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def body(communicator):
+        communicator.barrier()
+        monkeypatch.setattr(mesh, "connected", exhausted)
+        if communicator.rank == 1:
+            assert asked_again.wait(LIMIT)
+        try:
+            communicator.meet()
+        finally:
+            asked_again.set()
+        return "met"
+
+    with Gang(2) as gang:
+        assert gang.together(body) == ["met", "met"]
 
 
 LATE = """

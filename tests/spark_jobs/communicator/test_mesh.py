@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import ssl
@@ -82,6 +83,35 @@ def test_nobody_is_patient_with_a_member_that_has_ended(monkeypatch):
         with pytest.raises(GangBroken, match=r"has ended or left the gang \(Connection refused\)"):
             made.open(1, "requests", patient=True)
         made.close()
+
+
+def test_a_member_without_descriptors_blames_itself(monkeypatch):
+    def exhausted(*arguments):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(mesh, "connected", exhausted)
+    with Gang(2) as gang:
+        with pytest.raises(GangBroken) as raised:
+            gang.connect(0, limit=SHORT)
+    first, second = gang.memberships[0].members
+    assert raised.value.rank == 0
+    assert str(raised.value) == (
+        f"worker 0 at {first} cannot connect to worker 1 at {second} (Too many open files)"
+    )
+
+
+def test_a_member_that_cannot_start_a_thread_for_a_moment_is_reached(monkeypatch):
+    start, refused = threading.Thread.start, []
+
+    def start_later(thread):
+        if thread.name == "gang-member" and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    assert results(2, lambda c: c.size) == [2, 2]
+    assert refused
 
 
 def test_a_member_that_comes_late_is_waited_for():
