@@ -20,7 +20,7 @@ import msgspec
 from experiment.large_batches import measuring
 from experiment.large_batches.measuring import Done, Problem, Speed, Work, doubled
 from experiment.large_batches.samples import Samples
-from search.checks import check_integer, check_number
+from search.checks import check_integer, check_number, plain
 from search.errors import InvalidArgument, one_line, shown
 from spark_jobs.trial import context
 from spark_jobs.trial.memory import out_of_memory
@@ -120,8 +120,8 @@ def auto_batch_size(
     if not callable(build):
         raise InvalidArgument("build", "a function that returns a compiled model", shown(build))
     samples = Samples(data)
+    least, most = plain(least), samples.number if most is None else plain(most)
     check_integer("least", least, 1)
-    most = samples.number if most is None else most
     check_integer("most", most, least)
     if most > samples.number:
         raise InvalidArgument("most", f"at most {samples.number}, the samples", str(most))

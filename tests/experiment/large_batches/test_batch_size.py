@@ -165,6 +165,18 @@ def test_all_workers_get_the_least_speeds_of_the_batches_that_each_has_measured(
     assert results(2, call) == [expected] * 2
 
 
+def test_numbers_of_numpy_become_those_of_python(monkeypatch):
+    """The process that measures writes them as JSON."""
+
+    @contextlib.contextmanager
+    def measuring(work, share):
+        yield iter([Speed(batch=size, samples_per_second=1.0) for size in work.batches])
+
+    monkeypatch.setattr(batch_size, "_measuring", measuring)
+    found = experiment.auto_batch_size(build, DATA, least=np.int64(8), most=np.int64(32))
+    assert [type(size) for size in found.samples_per_second] == [int, int, int]
+
+
 @pytest.mark.slow
 @pytest.mark.contract
 def test_a_model_is_trained_with_each_batch():
