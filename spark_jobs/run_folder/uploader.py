@@ -10,7 +10,6 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Self
 
@@ -22,6 +21,7 @@ from spark_jobs.storage.locations import Location
 
 _PIECE = 16 << 20  # maximum bytes of an append
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
+_GONE = (FileNotFoundError, NotADirectoryError)  # errors at paths that were removed meanwhile
 
 
 class _Look(NamedTuple):
@@ -97,11 +97,12 @@ class Uploader:
 
         Raises:
             ConnectionError: The store does not answer; the next call continues from here.
-            OSError: The store refused some files.
+            OSError: The store refused some files, or a folder here cannot be listed; then no file
+                counts as removed.
         """
-        refused: OSError | None = None
         with self._round:
-            found = dict(_walk(self._source))
+            found, unlisted = files_below(self._source)
+            refused = unlisted
             self._make_way(found)
             self._make_folder("")
             for name, look in sorted(found.items(), key=_age):
@@ -118,7 +119,8 @@ class Uploader:
                 except OSError as error:  # this file's only, such as one too large for a quota
                     self._refused[name] = look, error
                     refused = refused or error
-            for name in self._there - found.keys():
+            # What is in a folder that cannot be listed is unknown.
+            for name in self._there - found.keys() if unlisted is None else set():
                 try:
                     self._files.remove(self._target.below(name))
                 except ConnectionError:
@@ -239,13 +241,24 @@ def _before(file: IO[bytes], position: int) -> bytes:
     return file.read(position - start)
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, _Look]]:
-    """Yield the relative path and the status of each plain file below a folder."""
-    for parent, folders, names in os.walk(folder):  # skips folders that were removed meanwhile
+def files_below(folder: Path) -> tuple[dict[str, _Look], OSError | None]:
+    """Return the plain files below a folder.
+
+    Returns:
+        The status of each file by its relative path; and an error if the folder, or one below it
+        that still exists, cannot be listed.
+    """
+    found: dict[str, _Look] = {}
+    errors: list[OSError] = []
+    for parent, folders, names in os.walk(folder, onerror=errors.append):
         folders[:] = [name for name in folders if not name.startswith(PART)]
         for path in (Path(parent, name) for name in names):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                found = path.lstat()
-                if stat.S_ISREG(found.st_mode):
-                    look = _Look(found.st_ino, found.st_size, found.st_mtime_ns)
-                    yield path.relative_to(folder).as_posix(), look
+            with contextlib.suppress(*_GONE):
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    look = _Look(status.st_ino, status.st_size, status.st_mtime_ns)
+                    found[path.relative_to(folder).as_posix()] = look
+    unlisted = (
+        error for error in errors if not isinstance(error, _GONE) or error.filename == str(folder)
+    )
+    return found, next(unlisted, None)

@@ -20,7 +20,7 @@ from spark_jobs.retrying import call_again
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
-from spark_jobs.run_folder.uploader import Uploader
+from spark_jobs.run_folder.uploader import Uploader, files_below
 from spark_jobs.storage.files import PART, WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder
@@ -95,7 +95,7 @@ def run_folder(
             with uploaded.uploader:
                 yield uploaded
         finally:
-            if uploaded.kept or not any(found.is_file() for found in path.rglob("*")):
+            if uploaded.kept or files_below(path) == ({}, None):
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 move_left(path, uploaded.left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import getpass
 import itertools
 import os
@@ -53,6 +54,9 @@ class Watched:
             return result
 
         return call
+
+    def close(self):
+        self.files.close()
 
     def named(self, *methods):
         """Return the files' names in the calls of these methods, and clear all calls."""
@@ -182,6 +186,40 @@ def test_removed_files_are_removed_from_the_store(uploader, source, target):
     shutil.rmtree(source / "sub")
     uploader.upload(everything=False)
     assert tree(target) == tree(source) == {"b.json": b"1"}
+
+
+@pytest.mark.parametrize("folder", [".", "sub"])
+def test_files_in_a_folder_that_cannot_be_listed_are_not_removed(
+    uploader, source, target, monkeypatch, folder
+):
+    for name in ("a.log", "manifest.json", "sub/b.json", "sub/c.json"):
+        write(source / name, b"1")
+    uploader.upload()
+    before = tree(target)
+    (source / "sub/c.json").unlink()
+    scandir = os.scandir
+
+    def fail(path):
+        if Path(path) == source / folder:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), os.fspath(path))
+        return scandir(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", fail)
+        with pytest.raises(OSError, match="Too many open files"):
+            uploader.upload()
+    assert tree(target) == before
+    uploader.upload()
+    assert tree(target) == tree(source)
+
+
+def test_nothing_is_removed_while_the_folder_itself_is_gone(uploader, source, target):
+    write(source / "manifest.json", b"1")
+    uploader.upload()
+    source.rename(source.with_name("elsewhere"))
+    with pytest.raises(FileNotFoundError):
+        uploader.upload()
+    assert tree(target) == {"manifest.json": b"1"}
 
 
 def test_files_uploaded_without_an_answer_are_removed_too(uploader, files, source, target):

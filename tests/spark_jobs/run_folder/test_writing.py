@@ -19,14 +19,16 @@ from search.errors import InvalidArgument
 from search.trial import Trial
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt
+from spark_jobs.run_folder import writing
 from spark_jobs.run_folder.paths import attempt_name
+from spark_jobs.run_folder.scratch import remove_left
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
 from spark_jobs.storage import webhdfs
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
-from tests.spark_jobs.run_folder.test_uploader import wait_until
+from tests.spark_jobs.run_folder.test_uploader import Watched, wait_until
 
 _FOLDERS = itertools.count()
 _CONTENT = {
@@ -89,6 +91,14 @@ def on_hdfs(hdfs):
 @pytest.fixture(params=["in_place", "on_hdfs"])
 def place(request):
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def uploaded(tmp_path, monkeypatch):
+    """A run on HDFS whose store is a folder of this host."""
+    files = Watched()
+    monkeypatch.setattr(writing, "writable_files_at", lambda location, hadoop: files)
+    return Place(Location.parse(f"hdfs://nn:8020{tmp_path}/store"), HadoopSettings(), files)
 
 
 @pytest.fixture
@@ -276,6 +286,26 @@ def test_files_that_can_be_left_nowhere_are_no_error(on_hdfs, monkeypatch):
     with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
         write(folder, _CONTENT)
     assert (folder.path / "manifest.json").read_bytes() == b"{}"
+
+
+def test_files_whose_folder_cannot_be_listed_stay_here(uploaded, scratch, monkeypatch):
+    scandir = os.scandir
+
+    def fail(path):
+        if Path(path) == folder.path:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), os.fspath(path))
+        return scandir(path)
+
+    with monkeypatch.context() as patched:
+        with run_folder(uploaded.location, uploaded.hadoop) as folder:
+            write(folder, _CONTENT)
+            patched.setattr(os, "scandir", fail)
+            with pytest.raises(OSError, match="Too many open files") as caught:
+                folder.keep(pytest.fail)
+            in_one_sentence(caught, uploaded, folder)
+    remove_left()
+    assert os.listdir(scratch) == [folder.left.name]
+    assert (folder.left / "manifest.json").read_bytes() == b"{}"
 
 
 def test_an_unknown_store_leaves_nothing_here(scratch):
