@@ -7,11 +7,13 @@ pieces: a small file costs HDFS nearly a tenth of a second, and an append a thir
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, Self
+from typing import IO, NamedTuple, Self, TypeVar
 
 from search.values import is_unicode
 from spark_jobs import time_limits
@@ -22,6 +24,8 @@ from spark_jobs.storage.locations import Location
 _PIECE = 16 << 20  # maximum bytes of an append
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
 _GONE = (FileNotFoundError, NotADirectoryError)  # errors at paths that were removed meanwhile
+
+T = TypeVar("T")
 
 
 class _Look(NamedTuple):
@@ -86,11 +90,11 @@ class Uploader:
         self._thread.join()
 
     def stop(self) -> None:
-        """End the thread after its current round."""
+        """End the thread, and each call of `upload`, after the current file. From any thread."""
         self._closing.set()
 
     def upload(self, *, everything: bool = True) -> None:
-        """Upload all changes, in the order of their last modification.
+        """Upload all changes, in the order of their last modification; none after `stop`.
 
         Args:
             everything: Whether to upload files that may still be written to.
@@ -105,7 +109,7 @@ class Uploader:
             refused = unlisted
             self._make_way(found)
             self._make_folder("")
-            for name, look in sorted(found.items(), key=_age):
+            for name, look in self._until_stopped(sorted(found.items(), key=_age)):
                 if self._uploaded.get(name) == look or name in self._given_up:
                     continue
                 before, why = self._refused.get(name, (None, None))
@@ -120,7 +124,8 @@ class Uploader:
                     self._refused[name] = look, error
                     refused = refused or error
             # What is in a folder that cannot be listed is unknown.
-            for name in self._there - found.keys() if unlisted is None else set():
+            gone = self._there - found.keys() if unlisted is None else set()
+            for name in self._until_stopped(gone):
                 try:
                     self._files.remove(self._target.below(name))
                 except ConnectionError:
@@ -130,6 +135,9 @@ class Uploader:
                 self._forget(name)
         if refused is not None:
             raise refused
+
+    def _until_stopped(self, items: Iterable[T]) -> Iterator[T]:
+        return itertools.takewhile(lambda _: not self._closing.is_set(), items)
 
     def _upload_file(self, name: str, look: _Look, *, everything: bool) -> None:
         source = self._source / name

@@ -138,10 +138,11 @@ class _Uploaded:
         if self._abandoned:
             return
         try:
-            with_patience(self.uploader.upload, tell, hurry)
+            with_patience(self.uploader.upload, tell, lambda: self._abandoned or hurry())
         except OSError as error:
-            left = f"not all of {self._location} is uploaded, the rest is in {self.left}"
-            raise OSError(f"{left}: {error}") from None
+            if not self._abandoned:  # meanwhile, by another thread
+                left = f"not all of {self._location} is uploaded, the rest is in {self.left}"
+                raise OSError(f"{left}: {error}") from None
         self.kept = True
 
     def abandon(self) -> None:

@@ -222,6 +222,18 @@ def test_nothing_is_removed_while_the_folder_itself_is_gone(uploader, source, ta
     assert tree(target) == {"manifest.json": b"1"}
 
 
+def test_after_a_stop_no_further_file_is_uploaded_or_removed(uploader, files, source, target):
+    for name in ("a.log", "b.log"):
+        write(source / name, b"1")
+    uploader.upload()
+    (source / "b.log").unlink()
+    for name in ("c.log", "d.log"):
+        write(source / name, b"1")
+    files.failing = lambda method, name: name == "c.log" and uploader.stop()
+    uploader.upload()
+    assert sorted(tree(target)) == ["a.log", "b.log", "c.log"]
+
+
 def test_files_uploaded_without_an_answer_are_removed_too(uploader, files, source, target):
     write(source / "a.json", b"1")
     write(source / "sub/b.json", b"1")

@@ -315,6 +315,22 @@ def test_an_unknown_store_leaves_nothing_here(scratch):
     assert os.listdir(scratch) == []
 
 
+def test_a_run_that_gets_another_owner_during_the_last_upload_is_written_to_no_more(
+    uploaded, scratch
+):
+    def lose(method, name):
+        if method == "write":
+            folder.abandon()
+            raise ConnectionError("no answer")
+
+    uploaded.files.failing = lose
+    with run_folder(uploaded.location, uploaded.hadoop) as folder:
+        write(folder, _CONTENT)
+        folder.keep(pytest.fail)
+        assert len(uploaded.files.named("write")) == 1
+    assert os.listdir(scratch) == []
+
+
 def test_attempts_before_disappear_from_tensorboard_and_keep_their_data(place):
     with run_folder(place.location, place.hadoop) as folder:
         for number in (1, 3, 4):  # the second never began
