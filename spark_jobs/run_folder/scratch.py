@@ -52,17 +52,24 @@ def folder_of_left(path: Path) -> Path:
     """Return a folder for the files of a scratch folder that are left for the user, not uploaded.
 
     It is new, among the temporary files, and nobody else may enter it; where none can be made, it
-    is the scratch folder itself.
+    is the new name that `move_left` gives to the scratch folder.
     """
     try:
         return Path(tempfile.mkdtemp(prefix=_KEPT))
     except OSError:
-        return path
+        return _renamed(path)
+
+
+def _renamed(path: Path) -> Path:
+    return path.with_name(path.name.replace(_PREFIX, _KEPT, 1))
 
 
 def move_left(path: Path, to: Path) -> None:
     """Move the files of a scratch folder to another one; what cannot be moved stays there."""
-    if to == path:
+    with contextlib.suppress(OSError):  # such as another file system
+        path.rename(to)  # an empty folder, or none: this needs neither space nor a listing
+        return
+    if to == _renamed(path):  # perhaps made by another user
         return
     with contextlib.suppress(OSError):
         for found in sorted(path.iterdir()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import tempfile
 
 import pytest
 
-from spark_jobs.run_folder.scratch import remove_left, scratch_folder
+from spark_jobs.run_folder.scratch import folder_of_left, move_left, remove_left, scratch_folder
 
 HOLD = """
 import os, sys
@@ -66,3 +67,19 @@ def test_other_folders_stay(scratch):
     (scratch / "experiment-left-1").mkdir()
     remove_left()
     assert len(list(scratch.iterdir())) == 4
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_is_left_stays_also_where_no_folder_can_be_made(scratch, monkeypatch, full):
+    def fail(**arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with scratch_folder() as path:
+        (path / "journal.jsonl").write_text("{}")
+        if full:
+            monkeypatch.setattr(tempfile, "mkdtemp", fail)
+        left = folder_of_left(path)
+        move_left(path, left)
+    remove_left()
+    assert list(scratch.iterdir()) == [left]
+    assert (left / "journal.jsonl").read_text() == "{}"

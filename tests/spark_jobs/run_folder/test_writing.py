@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import getpass
 import itertools
 import os
@@ -279,9 +280,13 @@ def test_what_is_left_is_in_a_new_folder_that_nobody_else_may_enter(on_hdfs, mon
 
 
 def test_files_that_can_be_left_nowhere_are_no_error(on_hdfs, monkeypatch):
+    def rename(*paths):
+        raise OSError(errno.EXDEV, "another file system")
+
     def move(*paths):
         raise shutil.Error("no space left on device")
 
+    monkeypatch.setattr(os, "rename", rename)
     monkeypatch.setattr(shutil, "move", move)
     with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
         write(folder, _CONTENT)
@@ -289,17 +294,16 @@ def test_files_that_can_be_left_nowhere_are_no_error(on_hdfs, monkeypatch):
 
 
 def test_files_whose_folder_cannot_be_listed_stay_here(uploaded, scratch, monkeypatch):
-    scandir = os.scandir
-
-    def fail(path):
+    def fail(path, *, listing):
         if Path(path) == folder.path:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), os.fspath(path))
-        return scandir(path)
+        return listing(path)
 
     with monkeypatch.context() as patched:
         with run_folder(uploaded.location, uploaded.hadoop) as folder:
             write(folder, _CONTENT)
-            patched.setattr(os, "scandir", fail)
+            for name in ("listdir", "scandir"):
+                patched.setattr(os, name, functools.partial(fail, listing=getattr(os, name)))
             with pytest.raises(OSError, match="Too many open files") as caught:
                 folder.keep(pytest.fail)
             in_one_sentence(caught, uploaded, folder)
