@@ -37,10 +37,12 @@ class FsspecFiles:
 
     def listdir(self, location: Location) -> list[FileStatus]:
         """Return the files and folders in a folder, sorted by name."""
+        folder = _key(location).strip("/")
         with _named(location):
             found = [
                 self._status(entry_of(location, _last_part(entry["name"])), entry)
                 for entry in self._system.ls(_key(location), detail=True)
+                if entry["name"].strip("/") != folder  # an S3 folder may list itself
             ]
         return sorted(found, key=lambda status: status.location.path)
 

@@ -1,10 +1,14 @@
+import hashlib
 import importlib.util
+import io
 import os
 import stat
 from pathlib import Path
+from typing import ClassVar
 
 import fsspec
 import pytest
+from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from spark_jobs.storage.files import LocalFiles
@@ -70,6 +74,66 @@ class TestFsspecFiles(FilesContract):
     @pytest.fixture
     def put(self, memory):
         return lambda location, data: memory.pipe_file(str(location), data)
+
+
+class ObjectFileSystem(AbstractFileSystem):
+    """Objects by name, as in S3: a folder is the start of names, or an object named "folder/"."""
+
+    protocol = "objects"
+    objects: ClassVar[dict[str, bytes]] = {}
+
+    def ls(self, path, detail=True, **options):
+        folder = f"{self._strip_protocol(path)}/"
+        below = [name.removeprefix(folder) for name in self.objects if name.startswith(folder)]
+        if not below:
+            raise FileNotFoundError(path)
+        folders = sorted({name.partition("/")[0] for name in below if "/" in name})
+        return [self._file(folder + name) for name in below if "/" not in name] + [
+            {"name": folder + name, "size": 0, "type": "directory"} for name in folders
+        ]
+
+    def info(self, path, **options):
+        name = self._strip_protocol(path)
+        if name in self.objects:
+            return self._file(name)
+        self.ls(name)
+        return {"name": name, "size": 0, "type": "directory"}
+
+    def _file(self, name):
+        data = self.objects[name]
+        tag = hashlib.sha256(data).hexdigest()
+        return {"name": name, "size": len(data), "type": "file", "ETag": tag}
+
+    def _open(self, path, mode="rb", **options):
+        if path not in self.objects:
+            raise FileNotFoundError(path)
+        return io.BytesIO(self.objects[path])
+
+
+@pytest.fixture
+def objects():
+    """The objects of `ObjectFileSystem`, by name."""
+    fsspec.register_implementation("objects", ObjectFileSystem, clobber=True)
+    ObjectFileSystem.objects.clear()
+    return ObjectFileSystem.objects
+
+
+class TestFsspecFilesOfAnObjectStore(FilesContract):
+    @pytest.fixture
+    def files(self, objects):
+        return FsspecFiles(Location.parse("objects://bucket"))
+
+    @pytest.fixture
+    def folder(self, objects):
+        objects["bucket/some folder/"] = b""  # as the AWS console makes a folder
+        return Location.parse("objects://bucket/some folder")
+
+    @pytest.fixture
+    def put(self, objects):
+        def write(location, data):
+            objects[f"{location.authority}{location.path}"] = data
+
+        return write
 
 
 class BrokenFileSystem(MemoryFileSystem):
