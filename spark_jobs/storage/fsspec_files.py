@@ -33,12 +33,14 @@ class FsspecFiles:
     def status(self, location: Location) -> FileStatus:
         """Return the file or folder at a location."""
         with _named(location):
+            self._system.invalidate_cache()  # else many stores return their first listing for ever
             return self._status(location, self._system.info(_key(location)))
 
     def listdir(self, location: Location) -> list[FileStatus]:
         """Return the files and folders in a folder, sorted by name."""
         folder = _key(location).strip("/")
         with _named(location):
+            self._system.invalidate_cache()
             found = [
                 self._status(entry_of(location, _last_part(entry["name"])), entry)
                 for entry in self._system.ls(_key(location), detail=True)
@@ -72,9 +74,14 @@ class FsspecFiles:
         return FileStatus(
             location=location,
             length=length,
-            version="" if folder else str(self._system.ukey(_key(location))),
+            version="" if folder else self._version(location, info),
             is_folder=folder,
         )
+
+    def _version(self, location: Location, info: dict[str, Any]) -> str:
+        # Object stores list a file with other details than they return for the file alone.
+        tag = info.get("ETag") or info.get("etag")
+        return str(tag or self._system.ukey(_key(location)))
 
 
 @contextlib.contextmanager

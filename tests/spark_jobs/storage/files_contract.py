@@ -75,6 +75,17 @@ class FilesContract:
         assert found == [files.status(status.location) for status in found]
         assert [status.length for status in found] == [1, 1, 0]
 
+    def test_a_listing_does_not_hide_later_changes(self, files, folder, below, put):
+        put(below("a"), b"1")
+        files.listdir(folder)
+        put(below("a"), b"123")
+        put(below("b"), b"1")
+        found = files.listdir(folder)
+        assert [status.location for status in found] == [below("a"), below("b")]
+        assert [status.length for status in found] == [3, 1]
+        put(below("a"), b"12345")
+        assert files.status(below("a")).length == 5
+
     def test_an_empty_folder_has_no_files(self, files, folder):
         assert files.status(folder).is_folder
         assert files.listdir(folder) == []

@@ -77,16 +77,24 @@ class TestFsspecFiles(FilesContract):
 
 
 class ObjectFileSystem(AbstractFileSystem):
-    """Objects by name, as in S3: a folder is the start of names, or an object named "folder/"."""
+    """Objects by name, as in S3: a folder is the start of names, or an object named "folder/".
+
+    As in s3fs, a listing is kept, and has fewer details of a file than a request for the file.
+    """
 
     protocol = "objects"
     objects: ClassVar[dict[str, bytes]] = {}
 
     def ls(self, path, detail=True, **options):
-        folder = f"{self._strip_protocol(path)}/"
+        path = self._strip_protocol(path)
+        if path not in self.dircache:
+            self.dircache[path] = self._listed(f"{path}/")
+        return self.dircache[path]
+
+    def _listed(self, folder):
         below = [name.removeprefix(folder) for name in self.objects if name.startswith(folder)]
         if not below:
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(folder)
         folders = sorted({name.partition("/")[0] for name in below if "/" in name})
         return [self._file(folder + name) for name in below if "/" not in name] + [
             {"name": folder + name, "size": 0, "type": "directory"} for name in folders
@@ -94,10 +102,16 @@ class ObjectFileSystem(AbstractFileSystem):
 
     def info(self, path, **options):
         name = self._strip_protocol(path)
-        if name in self.objects:
-            return self._file(name)
-        self.ls(name)
+        listed = self._ls_from_cache(name)
+        if listed is None and name in self.objects:
+            return self._file(name) | {"ContentType": "binary/octet-stream"}
+        for entry in listed or self.ls(name):
+            if entry["name"] == name:
+                return entry
         return {"name": name, "size": 0, "type": "directory"}
+
+    def invalidate_cache(self, path=None):
+        self.dircache.clear()
 
     def _file(self, name):
         data = self.objects[name]
