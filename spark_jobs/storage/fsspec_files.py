@@ -19,31 +19,33 @@ class FsspecFiles:
         location: Any location of the store.
 
     Raises:
-        OSError: fsspec does not support the scheme, or its package is missing.
+        OSError: fsspec does not support the scheme, its package is missing, or the store needs
+            settings that the location does not have.
     """
 
     def __init__(self, location: Location) -> None:
-        import fsspec
+        import fsspec.core
 
+        top = str(location.at("/"))  # "::" in a path is a part of a name, not of fsspec's syntax
         try:
-            self._system: Any = fsspec.filesystem(location.scheme)
-        except (ImportError, ValueError) as error:
-            raise OSError(f"{location}: {error}") from None
+            self._system: Any = fsspec.core.url_to_fs(top)[0]
+        except Exception as error:  # every package has its own errors
+            raise OSError(f"{location}: {error}") from error
 
     def status(self, location: Location) -> FileStatus:
         """Return the file or folder at a location."""
         with _named(location):
             self._system.invalidate_cache()  # else many stores return their first listing for ever
-            return self._status(location, self._system.info(_key(location)))
+            return self._status(location, self._system.info(str(location)))
 
     def listdir(self, location: Location) -> list[FileStatus]:
         """Return the files and folders in a folder, sorted by name."""
-        folder = _key(location).strip("/")
         with _named(location):
             self._system.invalidate_cache()
+            folder = self._system._strip_protocol(str(location)).strip("/")
             found = [
                 self._status(entry_of(location, _last_part(entry["name"])), entry)
-                for entry in self._system.ls(_key(location), detail=True)
+                for entry in self._system.ls(str(location), detail=True)
                 if entry["name"].strip("/") != folder  # an S3 folder may list itself
             ]
         return sorted(found, key=lambda status: status.location.path)
@@ -52,7 +54,7 @@ class FsspecFiles:
         """Pass a file's bytes to `sink`."""
         location, left = status.location, status.length - offset
         with _named(location):
-            file = self._system.open(_key(location), "rb")
+            file = self._system.open(str(location), "rb")
         with file:
             with _named(location):
                 file.seek(offset)
@@ -70,7 +72,9 @@ class FsspecFiles:
 
     def _status(self, location: Location, info: dict[str, Any]) -> FileStatus:
         folder = info["type"] == "directory"
-        length = 0 if folder else int(info["size"] or 0)
+        if not folder and info["size"] is None:  # as of many pages on the web
+            raise OSError(f"{location}: its server does not say how long it is")
+        length = 0 if folder else int(info["size"])
         return FileStatus(
             location=location,
             length=length,
@@ -81,7 +85,7 @@ class FsspecFiles:
     def _version(self, location: Location, info: dict[str, Any]) -> str:
         # Object stores list a file with other details than they return for the file alone.
         tag = info.get("ETag") or info.get("etag")
-        return str(tag or self._system.ukey(_key(location)))
+        return str(tag or self._system.ukey(str(location)))
 
 
 @contextlib.contextmanager
@@ -95,11 +99,6 @@ def _named(location: Location) -> Iterator[None]:
         raise
     except Exception as error:  # every package has its own errors
         raise OSError(f"{location}: {shown(error)}") from error
-
-
-def _key(location: Location) -> str:
-    """Return fsspec's name for a location."""
-    return f"{location.authority}{location.path}"
 
 
 def _last_part(name: str) -> str:

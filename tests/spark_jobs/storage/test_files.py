@@ -164,6 +164,49 @@ def test_an_error_of_a_store_is_an_oserror_that_names_the_location():
         FsspecFiles(location).status(location)
 
 
+class WebFileSystem(MemoryFileSystem):
+    """Files whose names are whole URLs, of a server that the URL names."""
+
+    protocol = "web"
+    size = 5
+
+    def __init__(self, server, **options):
+        super().__init__(**options)
+        self.server = server
+
+    @staticmethod
+    def _get_kwargs_from_urls(url):
+        return {"server": Location.parse(url).authority}
+
+    def info(self, path, **options):
+        return {"name": path, "size": self.size, "type": "file", "ETag": f"{path} of {self.server}"}
+
+
+@pytest.fixture
+def web():
+    fsspec.register_implementation("web", WebFileSystem, clobber=True)
+    return Location.parse("web://server/a::b")
+
+
+def test_a_store_gets_the_whole_url_of_a_file(web):
+    found = FsspecFiles(web).status(web)
+    assert found.version == "web://server/a::b of server"
+
+
+def test_a_file_of_unknown_length_is_an_oserror(web, monkeypatch):
+    monkeypatch.setattr(WebFileSystem, "size", None)
+    with pytest.raises(OSError, match="^web://server/a::b: its server does not say how long it is"):
+        FsspecFiles(web).status(web)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"), [("dbfs:///mnt/x", "'instance'"), ("ftp://127.0.0.1:1/x", "refused")]
+)
+def test_a_store_that_cannot_be_opened_is_an_oserror_that_names_the_location(url, reason):
+    with pytest.raises(OSError, match=f"^{url}: .*{reason}"):
+        FsspecFiles(Location.parse(url))
+
+
 def test_an_unknown_store_is_an_oserror_of_one_sentence():
     with pytest.raises(OSError, match="^nosuch://x/y: .*nosuch") as caught:
         FsspecFiles(Location.parse("nosuch://x/y"))
