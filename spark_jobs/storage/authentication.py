@@ -90,11 +90,12 @@ class _Tickets(AuthBase):
             ) from None
         self._gssapi: Any = gssapi
         self._location = location
-        self._namenodes = {urlsplit(url).netloc for url in namenodes}
+        # requests turns the hosts of URLs into lower case, configurations do not.
+        self._namenodes = {urlsplit(url).netloc.lower() for url in namenodes}
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         address = urlsplit(request.url or "")
-        if address.netloc in self._namenodes:
+        if address.netloc.lower() in self._namenodes:
             shown = base64.b64encode(self._ticket(str(address.hostname))).decode()
             request.headers["Authorization"] = f"Negotiate {shown}"
         return request

@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from search.errors import InvalidArgument
+from spark_jobs.storage import authentication
 from spark_jobs.storage.authentication import without_token
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
@@ -172,6 +173,25 @@ def test_a_secured_cluster_needs_a_token_or_a_package(server, monkeypatch):
     assert "pip install 'spark-tf-experiment[kerberos]'" in message
     assert "spark.kerberos.access.hadoopFileSystems" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("host", "ticket"), [("NN1.corp", "Negotiate bm4xLmNvcnA="), ("datanode", None)]
+)
+def test_a_ticket_is_sent_to_namenodes_alone_in_any_case(monkeypatch, host, ticket):
+    monkeypatch.setitem(sys.modules, "gssapi", object())
+    monkeypatch.setattr(authentication._Tickets, "_ticket", lambda self, name: name.encode())
+    secured = HadoopSettings(
+        {
+            "fs.defaultFS": "hdfs://nn:8020",
+            "dfs.namenode.http-address": "NN1.corp:9870",
+            "hadoop.security.authentication": "kerberos",
+        }
+    )
+    session = requests.Session()
+    authentication.authenticate(session, FILE, secured)
+    request = session.prepare_request(requests.Request("GET", f"http://{host}:9870/webhdfs/v1/"))
+    assert request.headers.get("Authorization") == ticket
 
 
 def test_a_token_needs_no_package(server, monkeypatch):
