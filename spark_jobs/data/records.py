@@ -12,6 +12,7 @@ from spark_jobs.data.copies import copied
 from spark_jobs.data.finding import data_settings, expanded, opened
 from spark_jobs.storage.files import CHANGED, Files, FileStatus
 from spark_jobs.storage.locations import Location
+from spark_jobs.trial.context import DataSettings
 
 if TYPE_CHECKING:
     import tensorflow
@@ -80,6 +81,10 @@ def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:
     No copy is made on this host, so each epoch reads everything again. The records' checksums are
     not checked: HDFS has its own, and so has the connection.
 
+    Call it in the thread that runs the train function, or in a copy of its context
+    (`contextvars.copy_context().run`): a generator that `tf.data` calls runs in another thread. Any
+    thread may iterate over the result.
+
     Args:
         path: A file, a pattern or a folder, as for `local_copy`; without compression.
         size: Records per list; the last list may have fewer.
@@ -91,11 +96,12 @@ def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:
     """
     if size < 1:
         raise InvalidArgument("size", "at least 1", shown(size))
-    return _batches(Location.parse(path), size)
+    # The settings of this thread's trial: another one may iterate.
+    return _batches(Location.parse(path), data_settings(), size)
 
 
-def _batches(location: Location, size: int) -> Iterator[list[bytes]]:
-    with opened(location, data_settings()) as files:
+def _batches(location: Location, settings: DataSettings, size: int) -> Iterator[list[bytes]]:
+    with opened(location, settings) as files:
         batch: list[bytes] = []
         for status in expanded(files, location):
             for record in _records(files, status):

@@ -1,4 +1,5 @@
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import pytest
@@ -7,7 +8,10 @@ from hypothesis import strategies as st
 
 from experiment import data
 from search.errors import InvalidArgument
+from spark_jobs.data import finding
+from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.host_cache import CacheSettings
+from spark_jobs.storage.stores import files_at
 from spark_jobs.trial.context import DataSettings, TrialContext, entered
 from tests.properties import examples
 from tests.spark_jobs.data.files import put, put_records, records_of
@@ -126,6 +130,23 @@ def test_streamed_records_are_the_records_in_their_order(files, size, step):
     assert [record for batch in batches for record in batch] == list(itertools.chain(*files))
     assert all(len(batch) == size for batch in batches[:-1])
     assert all(1 <= len(batch) <= size for batch in batches)
+
+
+def test_another_thread_streams_records_with_the_settings_of_the_call(
+    remote, tmp_path, monkeypatch
+):
+    def note(location, hadoop):
+        used.append(hadoop)
+        return files_at(location, hadoop)
+
+    used, own = [], DataSettings(HadoopSettings(user="own"))
+    monkeypatch.setattr(finding, "files_at", note)
+    put(f"{remote}/a", as_tfrecords([b"a"]))
+    with entered(TrialContext(params={}, folder=tmp_path, data=own)):
+        batches = data.record_batches(f"{remote}/a")
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(list, batches).result() == [[b"a"]]
+    assert used == [own.hadoop]
 
 
 @pytest.mark.parametrize("cut", [1, 5, 12, 20])
