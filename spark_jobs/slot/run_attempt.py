@@ -6,7 +6,7 @@ import contextlib
 import errno
 import functools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,13 @@ from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import Attempt, encode, fit
 from spark_jobs.run_folder.paths import AttemptPaths, attempt_name
 from spark_jobs.run_folder.scratch import temporary_folder
-from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
+from spark_jobs.run_folder.writing import (
+    RunFolder,
+    hand_on_checkpoint,
+    hide_events,
+    run_folder,
+    with_patience,
+)
 from spark_jobs.slot.attempt_folder import FolderChanged, gone, write_below
 from spark_jobs.slot.config import SlotConfig
 from spark_jobs.slot.driver_watch import Abandoned
@@ -79,6 +85,7 @@ def run_attempt(
         with (
             _files(config) as files,
             run_folder(place, config.program.data.hadoop, scratch=spark_folder()) as folder,
+            _stored(folder, trial.id, say),
             _scratch_of(attempt) as own,
         ):
             paths = AttemptPaths(folder.path, own)
@@ -92,18 +99,9 @@ def run_attempt(
                 logs = (paths.stderr,) if attempt.rank else (paths.stdout, paths.stderr)
                 reporter.follow(attempt, logs)
             add = functools.partial(reporter.add, attempt)
-            try:
-                outcome = _run(config, attempt, runner, paths, tell=add, say=say)
-            except Abandoned:  # the next attempt, if any, uses the files
-                folder.abandon()
-                folder.keep(say)
-                raise
+            outcome = _run(config, attempt, runner, paths, tell=add, say=say)
             # The driver judges a trial by all its reports; and the logs are still on this host.
             reporter.flush(time_limits.LAST_REPORTS)
-            try:
-                folder.keep(say)
-            except OSError as error:  # its files may be incomplete, but its outcome is known
-                say(f"trial {trial.id}: {error}")
     except FolderChanged as error:
         return Outcome.failed(trial.id, "user error", f"host {host_name()}: {error}")
     except OSError as error:
@@ -112,6 +110,34 @@ def run_attempt(
             message += "; set spark.local.dir to a larger disk"
         return Outcome.failed(trial.id, "machine", message, traceback.format_exc())
     return msgspec.structs.replace(outcome, trial=trial.id)
+
+
+@contextlib.contextmanager
+def _stored(folder: RunFolder, trial: int, say: Callable[[str], None]) -> Iterator[None]:
+    """Store the files of an attempt after the block, also those of one that this host has ended.
+
+    Args:
+        folder: The folder of the attempt.
+        trial: The trial's id.
+        say: Called with the reason of a delay, and with the folder of files that are not stored.
+    """
+
+    def keep(hurry: Callable[[], bool] = lambda: False) -> None:
+        try:
+            folder.keep(say, hurry)
+        except OSError as error:  # its files may be incomplete, but its outcome is known
+            say(f"trial {trial}: {error}")
+
+    try:
+        yield
+    except Abandoned:  # the next attempt, if any, uses the files
+        folder.abandon()
+        keep()
+        raise
+    except (FolderChanged, OSError):
+        keep(hurry=lambda: True)  # its cause may be that the files cannot be stored
+        raise
+    keep()
 
 
 def _scratch_of(attempt: Attempt) -> contextlib.AbstractContextManager[Path | None]:

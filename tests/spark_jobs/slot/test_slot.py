@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import functools
 import json
 import socket
@@ -22,6 +23,7 @@ from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import Attempt, Gang, Heard, Hello, Next, Stop, decode, encode
+from spark_jobs.run_folder import writing
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot import slot
 from spark_jobs.slot.attempts import Attempts
@@ -31,6 +33,7 @@ from spark_jobs.slot.host import host_name
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.slot import make_runner, pull_trials, run_trials
+from spark_jobs.storage.files import LocalFiles
 from spark_jobs.trial.gang_connections import connected
 from spark_jobs.trial.precision import why_slow
 from spark_jobs.trial.trial_process import Program
@@ -308,6 +311,42 @@ def test_an_error_of_the_storage_is_no_failure_of_the_train_function(
         folder = RunPaths(tmp_path).attempt(0).folder
         message = f"host {host_name()}: [Errno 116] Stale file handle: '{folder}'"
         assert (outcome.error.kind, outcome.error.message) == ("machine", message)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_files_of_an_attempt_on_a_full_disk_are_stored_or_named(tmp_path, monkeypatch, refused):
+    from spark_jobs.slot import run_attempt as module
+
+    class Store(LocalFiles):
+        def write(self, location, source, length=None):
+            if refused:
+                raise PermissionError(errno.EACCES, "Permission denied", location.path)
+            super().write(location, source, length)
+
+    class FullDisk:
+        def run(self, attempt, paths, tell):
+            paths.stdout.write_text("its output")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    scratch, sent = tmp_path / "scratch", []
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    for opens in (module, writing):
+        monkeypatch.setattr(opens, "writable_files_at", lambda location, hadoop: Store())
+    config = config_of(f"hdfs://nn:8020{tmp_path}/run")
+    attempt = Attempt(Trial(0, {"x": 1}))
+    with Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter:
+        outcome = run_attempt(config, attempt, FullDisk(), sent.append, reporter)
+    assert outcome.error.kind == "machine"
+    left = list(scratch.iterdir())
+    if refused:
+        (folder,) = left
+        assert [f"the rest is in {folder}" in message for message in sent] == [True]
+    else:
+        assert (left, sent) == ([], [])
+        folder = RunPaths(tmp_path / "run").attempt(0).folder
+    assert (folder / "stdout.log").read_text() == "its output"
 
 
 def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monkeypatch):
