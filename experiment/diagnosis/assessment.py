@@ -230,7 +230,7 @@ def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
         advice = "put the data into a folder that all hosts share, or hdfs://..."
         yield finding(level="red", got=got, expected=wanted, advice=advice)
         return
-    if slot.space is not None and there.bytes > slot.space.cache:
+    if there.copied and slot.space is not None and there.bytes > slot.space.cache:
         got = f"{got}; {slot.space.cache_folder} has room for {size(slot.space.cache)}"
         advice = (
             "set spark.experiment.cache.folder to a larger disk, raise "

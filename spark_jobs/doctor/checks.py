@@ -162,7 +162,13 @@ def look_at_data(path: str, settings: DataSettings) -> Data:
     """
     start = time.monotonic()
     sizes, read = examine_data(path, settings)
-    return Data(files=len(sizes), bytes=sum(sizes), read=read, seconds=time.monotonic() - start)
+    return Data(
+        files=len(sizes),
+        bytes=sum(sizes),
+        read=read,
+        seconds=time.monotonic() - start,
+        copied=Location.parse(path).scheme != "file",
+    )
 
 
 def room(settings: DataSettings) -> Space:

@@ -69,12 +69,14 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
         bytes: Bytes of all files.
         read: Bytes that were read, of the first file.
         seconds: Seconds of the test.
+        copied: Whether trials read copies in the cache; files of the host itself are not copied.
     """
 
     files: int
     bytes: int
     read: int
     seconds: float
+    copied: bool = True
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):

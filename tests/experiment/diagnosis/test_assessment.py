@@ -178,9 +178,10 @@ def test_data_that_is_not_the_drivers(data, level, wording):
     assert finding.got.startswith(wording)
 
 
-def test_data_larger_than_the_room_for_copies():
-    data = Data(files=3, bytes=30 << 30, read=1000, seconds=0.1)
-    assert judged(sick(data=data), check="data", data=data).level == "warning"
+@pytest.mark.parametrize(("copied", "level"), [(True, "warning"), (False, "ok")])
+def test_data_larger_than_the_room_for_copies(copied, level):
+    data = Data(files=3, bytes=30 << 30, read=1000, seconds=0.1, copied=copied)
+    assert judged(sick(data=data), check="data", data=data).level == level
 
 
 @pytest.mark.parametrize(("free", "level"), [(1 << 29, "red"), (2 << 30, "warning")])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
-from spark_jobs.doctor.checks import _run_python
+from spark_jobs.doctor.checks import _run_python, look_at_data
+from spark_jobs.trial.context import DataSettings
 from spark_jobs.zygote.shared_import import SECRETS
+from tests.spark_jobs.data.files import put
 
 LOOK = "import json, os; print(json.dumps(dict(os.environ)))"
 
@@ -18,3 +20,11 @@ def test_the_process_that_loads_a_train_function_has_the_environment_of_a_trial(
     found = json.loads(_run_python(LOOK, b"", changes, 60.0))
     assert not found.keys() & {*SECRETS, "OMP_NUM_THREADS"}
     assert found["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_trials_copy_data_of_a_store_and_none_of_their_host(tmp_path):
+    paths = [str(tmp_path / "a"), "memory://of the doctor/a"]
+    for path in paths:
+        put(path, b"12345")
+    found = [look_at_data(path, DataSettings()) for path in paths]
+    assert [(data.bytes, data.copied) for data in found] == [(5, False), (5, True)]
