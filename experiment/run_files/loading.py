@@ -225,7 +225,7 @@ class Reader:
     """
 
     paths: RunPaths
-    refresh: Callable[[], None]
+    refresh: Callable[[], object]
 
 
 @contextlib.contextmanager

@@ -35,16 +35,22 @@ class Mirror:
         self._wanted = wanted
         self._fetched: dict[str, FileStatus] = {}
         self._ended: dict[str, str] = {}  # version of each folder with an outcome
+        self._changed = False
 
-    def update(self) -> None:
+    def update(self) -> bool:
         """Fetch changed files, and remove deleted ones.
+
+        Returns:
+            Whether there were any. If not, the copy is the folder as the last call found it.
 
         Raises:
             FileNotFoundError: The folder does not exist.
             PermissionError: An entry of the folder may not be read; the others were fetched.
             OSError: The folder cannot be read; the next call continues from here.
         """
+        self._changed = False
         self._look_into("", self._files.listdir(self._source))
+        return self._changed
 
     def _look_into(self, folder: str, found: list[FileStatus]) -> None:
         there: set[str] = set()
@@ -61,9 +67,11 @@ class Mirror:
                 if status.is_folder:
                     self._fetch_folder(name, status)
                 elif self._fetched.get(name) != status:
+                    self._changed = True
                     self._fetch(name, status)
                     self._fetched[name] = status
             except FileNotFoundError:  # removed since it was listed
+                self._changed = True
                 there.discard(name)
             except PermissionError as error:
                 if folder:
@@ -77,6 +85,7 @@ class Mirror:
             raise refused
 
     def _remove(self, name: str, path: Path) -> None:
+        self._changed = True
         below = name.rstrip("/") + "/"
         if path.is_dir():
             shutil.rmtree(path)

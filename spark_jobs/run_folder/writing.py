@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 # Parts of files are left by lost hosts.
 _WHOLE_FILES = re.compile(rf"(?!(.*/)?{re.escape(PART)}).*", re.DOTALL)
+_TRIES = 5  # at most, to copy a checkpoint folder that is being written to
 
 
 class RunFolder(Protocol):
@@ -172,6 +173,8 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
     """Copy the checkpoint folder that an attempt resumes from into its own folder, if any.
 
     It is the last one of the attempts before, else that of the trial's parent.
+    A lost attempt may still run on a host that the driver does not reach: a folder that changes
+    while it is copied is copied again, and not used if that does not end.
 
     Args:
         files: The run's store.
@@ -202,11 +205,30 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
                 part = to.with_name(f"{PART}{to.name}")  # a part must not pass for the whole
                 shutil.rmtree(part, ignore_errors=True)
                 make_folder(part)
-                Mirror(files, source, part, _WHOLE_FILES).update()
-                if any(path.is_file() for path in part.rglob("*")):
+                mirror = Mirror(files, source, part, _WHOLE_FILES)
+                if _is_copied(mirror) and any(path.is_file() for path in part.rglob("*")):
                     shutil.rmtree(to, ignore_errors=True)
                     part.replace(to)
                     return
+                shutil.rmtree(part, ignore_errors=True)
+
+
+def _is_copied(mirror: Mirror) -> bool:
+    """Copy a folder until it stays the same meanwhile; return whether it did within some tries.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            if not mirror.update():
+                return True
+        except ConnectionError:
+            raise
+        except OSError:  # such as that of a file that became shorter
+            if not left:
+                raise
+    return False
 
 
 def hide_events(files: WritableFiles, root: Location, trial: int, number: int) -> None:

@@ -87,9 +87,11 @@ def test_only_the_new_part_of_a_growing_file_is_read(files, source, target):
 def test_a_mirror_that_is_up_to_date_reads_nothing(files, source, target):
     put(source / "a/b.json", b"1")
     mirror = Mirror(files, Location.parse(source), target, EVERYTHING)
-    mirror.update()
-    mirror.update()
+    assert mirror.update()
+    assert not mirror.update()
     assert files.read_bytes == 1
+    (source / "a/b.json").unlink()
+    assert mirror.update()
 
 
 def test_a_trial_with_an_outcome_is_listed_again_only_when_a_name_changes(files, source, target):

@@ -487,6 +487,38 @@ class TestCheckpoints:
         with pytest.raises(OSError, match="model.keras"):
             given(7, 2)
 
+    @pytest.fixture
+    def write_meanwhile(self, in_place, keep, monkeypatch):
+        """Let an attempt at trial 7 write its checkpoint before each time that it is read."""
+        read = in_place.files.read
+
+        def write_meanwhile(number, contents):
+            def read_late(status, sink, offset=0):
+                if attempt_name(7, number) in status.location.path:
+                    for content in itertools.islice(contents, 1):
+                        keep(7, number, model_keras=content)
+                read(status, sink, offset)
+
+            monkeypatch.setattr(in_place.files, "read", read_late)
+
+        return write_meanwhile
+
+    @pytest.mark.parametrize("again", [b"longer than before", b"short"])
+    def test_a_checkpoint_that_is_written_meanwhile_is_copied_again(
+        self, keep, given, write_meanwhile, again
+    ):
+        keep(7, 1, model_keras=b"before")
+        write_meanwhile(1, iter([again]))
+        assert given(7, 2) == {"model.keras": again}
+
+    def test_a_checkpoint_that_is_written_all_the_time_is_not_used(
+        self, keep, given, write_meanwhile
+    ):
+        keep(7, 1, model_keras=b"1")
+        keep(7, 2, model_keras=b"2")
+        write_meanwhile(2, (bytes(length) for length in itertools.count(2)))
+        assert given(7, 3) == {"model.keras": b"1"}
+
 
 def test_events_behind_a_link_are_not_hidden(tmp_path):
     elsewhere = tmp_path / "elsewhere"
