@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import TextIO
 
 from experiment.results.text import printable
 from experiment.run_files.loading import Reader
+from spark_jobs import time_limits
 from spark_jobs.run_folder.paths import (
     WORKERS,
     AttemptPaths,
@@ -84,17 +86,25 @@ def _copy_attempt(
     until: Callable[[int, Path], bool] | None,
 ) -> None:
     paths, own = reader.paths, _of_worker(attempt, worker)
+    # The value of rank 0 ends a trial, while its other workers may still run.
+    patience = time_limits.GANG_END if worker else 0.0
+    over_since = math.inf
     with (
         _Tail(own.stdout, sys.stdout) as output,
         _Tail(own.stderr, sys.stderr) as errors,
     ):
         while True:
             # Checked first, so that all output before the end is read after it.
+            now = time.monotonic()
+            number = parse_attempt_name(attempt.folder.name)[1]
+            is_over = until is not None and (paths.result.exists() or until(number, own.outcome))
+            if is_over:
+                over_since = min(over_since, now)
             ended = (
                 until is None
-                or paths.result.exists()
                 or last_attempt(paths, trial) != attempt
-                or until(parse_attempt_name(attempt.folder.name)[1], own.outcome)
+                or (is_over and own.outcome.exists())
+                or now - over_since >= patience
             )
             output.copy()
             errors.copy()

@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from spark_jobs.run_folder.paths import OUTCOME, only_grows
+from spark_jobs.run_folder.paths import OUTCOME, WORKERS, only_grows
 from spark_jobs.storage.files import PART, Files, FileStatus
 from spark_jobs.storage.local_files import make_folder, open_appending, open_new
 from spark_jobs.storage.locations import Location
@@ -16,8 +16,8 @@ from spark_jobs.storage.locations import Location
 class Mirror:
     """Fetches the changes of a run's folder, round by round.
 
-    Of append-only files, the new part is fetched. A trial's folder with its outcome, which is
-    uploaded last, is listed again only when a name in it changes.
+    Of append-only files, the new part is fetched. A trial's folder with the outcomes of all its
+    workers, each uploaded last, is listed again only when a name in it changes.
 
     Args:
         files: The store of the run.
@@ -101,7 +101,9 @@ class Mirror:
         make_folder(self._target / name)
         found = self._files.listdir(status.location)
         self._look_into(name, found)
-        if any(inside.location.name == OUTCOME for inside in found):
+        others = (self._target / name / WORKERS).glob("*")
+        workers_ended = all(f"{name}{WORKERS}/{path.name}/" in self._ended for path in others)
+        if workers_ended and any(inside.location.name == OUTCOME for inside in found):
             self._ended[name] = status.version
 
     def _fetch(self, name: str, status: FileStatus) -> None:

@@ -113,6 +113,22 @@ def test_a_trial_with_an_outcome_is_listed_again_only_when_a_name_changes(files,
     assert tree(target) == tree(source)
 
 
+def test_the_workers_of_a_trial_may_end_after_its_outcome(files, source, target):
+    trial = source / "trials/000001"
+    put(trial / "outcome.json", b"{}")
+    put(trial / "workers/1/stdout.log", b"1")
+    mirror = Mirror(files, Location.parse(source), target, EVERYTHING)
+    mirror.update()
+    add(trial / "workers/1/stdout.log", b"2")
+    put(trial / "workers/1/outcome.json", b"{}")
+    mirror.update()
+    assert tree(target) == tree(source)
+    listed = files.listed.count("000001")
+    mirror.update()
+    mirror.update()
+    assert files.listed.count("000001") == listed
+
+
 def test_the_copy_has_the_time_of_the_original(files, source, target):
     put(source / "a.jsonl", b"1")
     os.utime(source / "a.jsonl", (1_000, 1_000))
