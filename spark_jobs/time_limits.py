@@ -149,9 +149,13 @@ slots may read the same slow disk."""
 
 # The workers of a trial on several slots.
 
+CONNECT_FIRST = 60.0
+"""For the workers of a trial's first attempt to connect: they start within seconds of each other,
+so one that refuses connections for longer has a closed port."""
+
 CONNECT = 1200.0
-"""For all workers to listen and to connect: above `OUTAGE`, for which the slot of one may retry to
-copy a checkpoint, and above `WARM_ANSWER`, `WARM_READY` and `OWN_IMPORT`, in which it may import
+"""The same for a trial with a checkpoint: above `OUTAGE`, for which the slot of one worker may
+retry to copy it, and above `WARM_ANSWER`, `WARM_READY` and `OWN_IMPORT`, in which it may import
 anew. If a worker ends meanwhile, or its slot is lost, the driver ends the others."""
 
 # The relay of an executor.

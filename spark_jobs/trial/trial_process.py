@@ -122,7 +122,7 @@ def evaluate(
     link: Link | None = None,
     started: float | None = None,
     *,
-    limit: float = time_limits.CONNECT,
+    limit: float | None = None,
 ) -> Outcome:
     """Call the train function; any result or error becomes an outcome.
 
@@ -135,9 +135,13 @@ def evaluate(
         folder: The folder for the files of the train function.
         link: The link to the supervisor. Default: none.
         started: Start of the trial, by `time.monotonic`. Default: now.
-        limit: Seconds for all workers of a gang to listen and to connect.
+        limit: Seconds for all workers of a gang to listen and to connect. Default: more if they may
+            copy a checkpoint before.
     """
     trial, started = attempt.trial, time.monotonic() if started is None else started
+    if limit is None:
+        is_new = attempt.number == 1 and trial.parent is None
+        limit = time_limits.CONNECT_FIRST if is_new else time_limits.CONNECT
     seed_random_numbers(program.seed, trial.id)
     running = _context_of(program, attempt, folder, link or NoLink())
     try:

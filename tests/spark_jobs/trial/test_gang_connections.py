@@ -16,6 +16,7 @@ import pytest
 
 import experiment
 from search.trial import Trial
+from spark_jobs import time_limits
 from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.messages import Attempt, Gang
 from spark_jobs.strategies.in_step.ports import PortTaken
@@ -120,6 +121,25 @@ def test_a_worker_that_returns_does_not_wait_for_the_others(outcomes):
     assert "GangBroken: barrier: worker 0 at 127.0.0.1" in second.error.message
 
 
+@pytest.mark.parametrize(
+    ("trial", "number", "seconds"),
+    [
+        (Trial(0, {"x": 1.0}), 1, "0.1"),
+        (Trial(0, {"x": 1.0}), 2, "0.2"),
+        (Trial(1, {"x": 1.0}, parent=0), 1, "0.2"),
+    ],
+)
+def test_a_worker_has_longer_to_listen_if_it_may_copy_a_checkpoint(
+    tmp_path, monkeypatch, trial, number, seconds
+):
+    monkeypatch.setattr(time_limits, "CONNECT_FIRST", 0.1)
+    monkeypatch.setattr(time_limits, "CONNECT", 0.2)
+    attempt = Attempt(trial, number, attempts()[0].gang)
+    outcome = member(b"", attempt, tmp_path, None)
+    assert outcome.error.kind == "machine"
+    assert f"within {seconds} s (Connection refused)" in outcome.error.message
+
+
 def test_an_error_ends_the_connections_too(outcomes):
     def train(x):
         if experiment.rank() == 1:
@@ -216,6 +236,7 @@ def test_a_trial_on_one_slot_imports_no_communicator(tmp_path):
 import pathlib, sys
 import experiment
 from search.trial import Trial
+from spark_jobs import time_limits
 from spark_jobs.messages import Attempt
 from spark_jobs.trial.trial_process import Program, evaluate
 import pickle
