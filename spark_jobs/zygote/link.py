@@ -87,13 +87,13 @@ class ZygoteLink:
         # A forked one hangs if another thread of the importer held a lock at the fork, one of this
         # process if a module waits for something.
         limit = time_limits.OWN_IMPORT if warm is None else time_limits.WARM_READY
+        begun = time.monotonic()  # before the timer begins to count
         overdue = threading.Timer(limit, self.process.kill)
         try:
             overdue.start()
         except RuntimeError as error:  # the limit of processes, which counts threads
             self.close()
             raise RunnerBroken(str(error)) from None
-        begun = time.monotonic()
         try:
             with contextlib.suppress(ConnectionError):  # it has ended: its log tells more
                 write_frame(ours.fileno(), encode(program))
