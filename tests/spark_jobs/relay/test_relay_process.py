@@ -179,10 +179,9 @@ with relayed_channel(executor, address, "1.0.0"):
 """
 
 
-def test_there_is_no_relay_where_the_driver_is_not_reached(host, monkeypatch, capfd):
+def test_there_is_no_relay_where_the_driver_is_not_reached(host, capfd):
     with ChannelServer(LOOPBACK, Working()) as server:
         address = server.address
-    monkeypatch.setattr(time_limits, "RELAY_STARTS", 15.0)
     assert host.channel(address, "1.0.0") is None
     assert "no relay: it does not reach the driver" in capfd.readouterr().err
 
