@@ -95,6 +95,21 @@ with ProcessRunner(program(stop_supervisor, preload=("numpy",))) as runner:
 """
 
 
+IMPATIENT_LATER = """
+from pathlib import Path
+from spark_jobs import time_limits
+from spark_jobs.zygote import child
+
+class Limits(type(time_limits)):
+    @property
+    def STOP_HEARD(self):
+        return 0.0 if Path({!r}).exists() else 3600.0
+
+child._GAPS = 0
+time_limits.__class__ = Limits
+"""
+
+
 class RunnerContract:
     many = 30
 
@@ -806,20 +821,22 @@ class TestForked(ProcessContract):
         assert (outcome.status, outcome.value, outcome.reason) == ("stopped", 0.5, "enough")
 
     def test_a_trial_that_received_a_stop_request_has_its_time_to_end(self, tmp_path, monkeypatch):
-        self.let_zygotes_be_impatient(tmp_path, monkeypatch)
-        with self.make(functions.hear_and_continue, preload=(*LIGHT, "impatient")) as runner:
+        """The zygote passes on reports of its end while others would have no time any more."""
+        module = IMPATIENT_LATER.format(str(tmp_path / "impatient"))
+        (tmp_path / "impatient_later.py").write_text(module)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        with self.make(functions.hear_and_continue, preload=(*LIGHT, "impatient_later")) as runner:
             run = Runner(runner, tmp_path / "run")
-            run.hear = run.stop
 
-            def let_it_continue():
-                wait_until((tmp_path / "heard").exists)
-                time.sleep(1.0)  # several times what those have who have not heard
-                (tmp_path / "continue").touch()
+            def hear(report):
+                run.stop(report)
+                if report.step >= functions.AFTER_THE_STOP:
+                    (tmp_path / "impatient").touch()
+                if report.step >= functions.AFTER_THE_STOP + 100:
+                    (tmp_path / "continue").touch()
 
-            waiting = threading.Thread(target=let_it_continue)
-            waiting.start()
+            run.hear = hear
             outcome = run(x=1.5, folder=str(tmp_path))
-            waiting.join()
         assert (outcome.status, outcome.value) == ("stopped", 7.0)
 
     def test_a_trial_that_dies_of_something_else_after_a_stop_is_a_failed_one(self, tmp_path):
