@@ -386,6 +386,7 @@ def clean_up(folder: str, then: str) -> float:
 
     ended: list[bool] = []
     signal.signal(signal.SIGTERM, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # see `TestSpawned`
     report_and_say_so(0.5)
     while not ended:
         time.sleep(0.01)

@@ -1036,6 +1036,17 @@ class TestSpawned(ProcessContract):
             outcome = Runner(runner, tmp_path)(how=how)
             assert outcome.error.message == "ended at the time limit of 5 s"
 
+    @pytest.mark.parametrize(
+        ("then", "status"), [("exit", "failed"), ("raise", "failed"), ("return", "finished")]
+    )
+    def test_a_trial_may_clean_up_at_the_time_limit(self, tmp_path, then, status):
+        """A signal that comes before the interpreter has its handler waits for it."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            super().test_a_trial_may_clean_up_at_the_time_limit(tmp_path, then, status)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
     def test_the_imports_of_a_trial_count_as_its_time(self, tmp_path, monkeypatch):
         (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.5)")
         monkeypatch.syspath_prepend(str(tmp_path))
