@@ -708,14 +708,26 @@ def test_two_searches_that_hold_half_of_each_others_slots_both_end(
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_too_few_slots_for_too_long_end_the_search_with_both_numbers(spark, logdir, tmp_path):
+def test_too_few_slots_for_too_long_end_the_search_with_both_numbers(
+    spark, logdir, tmp_path, monkeypatch
+):
+    """The fake clock passes the limit between two looks at which one slot is there."""
+    decide, present_at = too_few_slots.TooFewSlots.decide, []
+
+    def decide_later(few, present, missing, now):
+        present_at.append(present)
+        return decide(few, present, missing, now + 500 * sum(present_at))
+
+    monkeypatch.setattr(too_few_slots.TooFewSlots, "decide", decide_later)
     one = {"preload": (), "verbose": 0, "logdir": logdir, "parallelism": 1}
     occupying = experiment.submit(experiment.launch, spark, occupier(tmp_path), {"x": [1]}, **one)
     wait_until((tmp_path / "occupied-1").exists)
-    said = r"only 1 of the 2 slots of a trial has started within 4 s; asked Spark for 2 slots"
-    with pytest.raises(experiment.SearchFailed, match=said):
-        experiment.launch(spark, trains, {"x": [1]}, startup_timeout=4, logdir=logdir, **TWO)
-    (tmp_path / "free-1").touch()
+    said = r"only 1 of the 2 slots of a trial has started within 500 s; asked Spark for 2 slots"
+    try:
+        with pytest.raises(experiment.SearchFailed, match=said):
+            experiment.launch(spark, trains, {"x": [1]}, startup_timeout=500, logdir=logdir, **TWO)
+    finally:
+        (tmp_path / "free-1").touch()
     occupying.result()
 
 
