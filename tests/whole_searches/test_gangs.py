@@ -700,7 +700,7 @@ def test_two_searches_that_hold_half_of_each_others_slots_both_end(
     wait_until(lambda: len(jobs.getActiveJobsIds()) == 3)
     for x in (0, 1):  # Spark gives a core that is free to the search with fewer slots
         Path(tmp_path, f"free-{x}").touch()
-        wait_until(lambda x=x: sum(bool(slots_of(name)) for name in searches) == x + 1)
+        wait_until(lambda x=x: sum(bool(slots_of(name)) for name in searches) > x)
     assert all(search.result().best.value == 1.0 for search in searches.values())
     assert any(len(slots_of(name)) > 2 for name in searches), "one has given its slot back"
     occupying.result()
