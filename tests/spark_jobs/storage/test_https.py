@@ -12,7 +12,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from xml.sax.saxutils import escape
 
@@ -128,12 +127,10 @@ def test_files_are_written_and_read_over_https(https_hdfs, monkeypatch, tmp_path
 def test_an_untrusted_certificate_is_an_error_at_once(https_hdfs, monkeypatch):
     hdfs, _ = https_hdfs
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    files, root = connect(hdfs)
-    began = time.monotonic()
+    files, root = connect(hdfs, patience=3600.0)  # no such error is tried again
     with pytest.raises(OSError) as caught:
         files.status(root.at("/a"))
     files.close()
-    assert time.monotonic() - began < 5
     message = str(caught.value)
     assert "\n" not in message
     server = hdfs.http.removeprefix("https://")
