@@ -40,13 +40,13 @@ def on_hdfs(hdfs):
 
 @pytest.mark.fault(24)
 def test_one_of_several_drivers_that_take_a_run_at_once_gets_it(place):
-    drivers = [place.driver(silence=3.0) for _ in range(4)]
+    drivers = [place.driver() for _ in range(4)]
     for killed in [False] * 12 + [True] * 6:
         winner = race(drivers)
         if killed:
             winner.kill()
             drivers.remove(winner)
-            drivers.append(place.driver(silence=3.0))
+            drivers.append(place.driver())
         else:
             assert winner.ask("release") == "released"
     assert all(driver.hears_nothing() for driver in drivers)

@@ -44,7 +44,7 @@ class Driver:
         *,
         locks: bool = True,
         beat: float = 0.2,
-        silence: float = 5.0,
+        silence: float = 1000.0,
     ) -> None:
         options = [str(root), json.dumps(values), str(int(locks)), str(beat), str(silence)]
         self.process = subprocess.Popen(

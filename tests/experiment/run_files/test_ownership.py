@@ -104,7 +104,7 @@ def test_one_of_several_drivers_that_take_a_run_at_once_gets_it(place, dead):
 
 
 def test_a_suspended_owner_notices_that_it_was_presumed_dead(place):
-    first, second = place.driver(), place.driver()
+    first, second = place.driver(), place.driver(silence=5)
     assert first.take() == "owned"
     first.process.send_signal(signal.SIGSTOP)
     if place.locks:  # it holds the lock while suspended, too
@@ -284,12 +284,14 @@ def test_files_that_are_no_marks_are_skipped(place):
 @pytest.mark.parametrize("place", ["local"], indirect=True)
 def test_a_driver_of_another_host_is_waited_for_even_if_the_lock_is_free(place):
     """Where a shared folder is mounted so that its locks are seen on one host only."""
-    place.put("000001.json", mark_of(host="elsewhere", pid=4711, since=time.time() - 200))
+    since = time.time() - 200
+    sign_of_life = since, since + 205
+    place.put("000001.json", mark_of(host="elsewhere", pid=4711, since=since))
     owner = owner_of(paths_of(place))
     assert (owner.host, owner.pid, owner.alive) == ("elsewhere", 4711, None)
     mark = Path(place.root.path, "owners", "000001.json")
     with pytest.raises(InvalidArgument, match="which host elsewhere, pid 4711 .* for 3 min 2"):
-        with taking(place, tell=lambda message: os.utime(mark), silence=1000, beat=0.1):
+        with taking(place, tell=lambda _: os.utime(mark, sign_of_life), silence=1000, beat=0.1):
             pass
     notes = []
     with taking(place, tell=notes.append, silence=0.5, beat=0.1):
