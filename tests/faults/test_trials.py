@@ -152,9 +152,9 @@ def test_hanging_trials_are_killed_with_their_process_trees_and_free_their_slot(
         spark,
         train,
         {"how": [*hangs, "not at all", *hangs, "not at all"]},
-        timeout=3,
+        timeout=6,
         grace=0.5,
-        parallelism=1,
+        parallelism=2,
         logdir=logdir,
         **QUIET,
     )
@@ -163,7 +163,7 @@ def test_hanging_trials_are_killed_with_their_process_trees_and_free_their_slot(
         if trial.params["how"] == "not at all":
             assert trial.value == 1.0
         else:
-            assert str(trial.error) == "ended at the time limit of 3 s"
+            assert str(trial.error) == "ended at the time limit of 6 s"
             assert trial.error.kind == "time"
     assert experiment.Settings().grace < 5  # time beyond the limit
 

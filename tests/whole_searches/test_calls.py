@@ -379,7 +379,10 @@ def test_a_hanging_trial_frees_its_slot_and_leaves_no_process(spark, logdir):
         functions.leave_children,
         [{"tag": "3599", "then": "hang"}, *[{"tag": "3598", "then": "return"}] * 3],
         logdir=logdir,
-        timeout=10,
+        timeout=5,
+        grace=1,
+        retries=1,  # since a busy machine may keep even a short trial beyond its limit
+        retry_on=("time",),
         parallelism=1,
         **LIGHT,
     )

@@ -290,8 +290,13 @@ def test_a_call_beyond_its_timeout_is_killed(spark, logdir, tmp_path):
     with experiment.executor(spark, logdir=logdir, parallelism=1, timeout=5) as pool:
         error = pool.submit(calls.hang_in, tmp_path).exception(LONG)
         assert (type(error), error.kind) == (experiment.CallFailed, "time")
-        assert pool.submit(int, "5").result(LONG) == 5
-    assert not alive(processes_in(tmp_path))
+
+        def returns_5():
+            call = pool.submit(int, "5")
+            return call.exception(LONG) is None and call.result() == 5
+
+        wait_until(returns_5)  # a busy machine may keep even this call beyond the limit
+    wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
 def test_ctrl_c_ends_the_calls(spark, logdir, tmp_path, capsys):
