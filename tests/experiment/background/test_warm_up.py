@@ -61,7 +61,7 @@ def test_a_search_on_jax_finds_its_backend_selected(fresh):
     asked = fresh.sparkContext.parallelize([0], 1).map(
         lambda _: [tuple(words) for words in kept_commands(warm_here(1.0), IMPORTER)]
     )
-    assert asked.collect() == [[(*wanted.modules, GUESSED)]]
+    wait_until(lambda: asked.collect() == [[(*wanted.modules, GUESSED)]])
 
 
 def test_without_modules_this_package_is_imported(fresh):
