@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from spark_jobs.communicator import mesh as module
 from spark_jobs.communicator.in_step.rings import Rings
 from spark_jobs.communicator.membership import GangBroken
 from spark_jobs.communicator.mesh import Mesh
@@ -267,10 +270,21 @@ def test_closing_ends_a_call_of_another_thread():
         assert gang.together(body) == [1, True]
 
 
-def test_a_member_that_connects_but_does_not_come_further_is_noticed():
+def test_a_member_that_connects_but_does_not_come_further_is_noticed(monkeypatch):
     """It answers the others, but has not reached all of them by itself."""
+    opened, open_one = [], Mesh.open
+
+    def open_and_let_the_limit_pass(*args):
+        opened.append(open_one(*args))
+        return opened[-1]
+
+    clock = SimpleNamespace(
+        monotonic=lambda: time.monotonic() + LIMIT * len(opened), sleep=time.sleep
+    )
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(Mesh, "open", open_and_let_the_limit_pass)
     with Gang(2) as gang:
         mesh = Mesh(gang.memberships[1], gang.ports[1], lambda _: None, limit=LIMIT, patience=LIMIT)
         with pytest.raises(GangBroken, match="worker 1 .* has not connected to worker 0 .* within"):
-            gang.connect(0, limit=0.5)
+            gang.connect(0)
         mesh.close()

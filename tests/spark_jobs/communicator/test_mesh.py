@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -175,6 +176,17 @@ def test_addresses_in_another_order_are_named_at_once():
     assert str(raised.value) == f"worker 1 at {second.members[1]} says that it is worker 0"
 
 
+@pytest.fixture
+def one_retry(monkeypatch):
+    """Let the limit of a member pass in the pause after its first try."""
+    pauses = []
+    clock = SimpleNamespace(
+        monotonic=lambda: time.monotonic() + LIMIT * len(pauses), sleep=pauses.append
+    )
+    monkeypatch.setattr(mesh, "time", clock)
+
+
+@pytest.mark.usefixtures("one_retry")
 def test_the_cause_is_named_though_the_last_try_only_takes_too_long():
     with Gang(2) as gang:
         listening = gang.ports[1]
@@ -188,7 +200,7 @@ def test_the_cause_is_named_though_the_last_try_only_takes_too_long():
         resetting = threading.Thread(target=one_reset_then_silence)
         resetting.start()
         with pytest.raises(GangBroken, match=r"reset|EOF|Broken pipe"):
-            gang.connect(0, limit=SHORT)
+            gang.connect(0)
         resetting.join()
 
 
@@ -240,13 +252,14 @@ def test_a_stranger_is_refused(stranger):
         assert gang.together(body) == [1, 1]
 
 
+@pytest.mark.usefixtures("one_retry")
 def test_a_program_with_another_key_on_a_members_port_is_named():
     with Gang(2) as gang, Gang(2) as others:
         _, accepting = tls_contexts(others.memberships[1])
         listener = Listener(gang.ports[1], accepting, ssl.SSLSocket.close)
         listener.start()
         with pytest.raises(GangBroken, match=r"does not reach .* \(TLS: certificate verify failed"):
-            gang.connect(0, limit=SHORT)
+            gang.connect(0)
         listener.close()
 
 
