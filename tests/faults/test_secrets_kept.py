@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 from base64 import b64encode
 from pathlib import Path
@@ -76,11 +77,17 @@ def forms(secrets):
 def files_with(secrets, *folders):
     """Return the files below folders that contain one of the secrets."""
     found = []
-    for path in (path for folder in folders for path in folder.rglob("*") if path.is_file()):
+    for path in (path for folder in folders for path in below(folder) if path.is_file()):
         with contextlib.suppress(FileNotFoundError):  # Spark has removed it since
             if contains(path.read_bytes().decode("latin-1"), secrets):
                 found.append(path)
     return found
+
+
+def below(folder):
+    """Yield what is no folder below a folder; what is removed meanwhile may be missing."""
+    for parent, _, names in os.walk(folder):  # unlike `rglob`, which fails then
+        yield from (Path(parent, name) for name in names)
 
 
 def contains(text, secrets):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import itertools
+import os
 import stat
 import tempfile
 from pathlib import Path
@@ -26,11 +28,15 @@ FROM_TRAIN = "of-train"
 def open_to_others(folder: Path) -> dict[str, str]:
     """Return paths in a folder without mode 0700 or 0600, except the train function's."""
     found = {}
-    for path in [folder, *folder.rglob("*")]:
-        kind = path.lstat().st_mode
-        wanted = 0o700 if stat.S_ISDIR(kind) else 0o600
-        if stat.S_IMODE(kind) != wanted and not path.name.startswith(FROM_TRAIN):
-            found[str(path)] = oct(kind)
+    # A running search may remove some: unlike `rglob`, `os.walk` goes on then.
+    walk = os.walk(folder)
+    below = (Path(parent, name) for parent, *both in walk for names in both for name in names)
+    for path in [folder, *below]:
+        with contextlib.suppress(FileNotFoundError):
+            kind = path.lstat().st_mode
+            wanted = 0o700 if stat.S_ISDIR(kind) else 0o600
+            if stat.S_IMODE(kind) != wanted and not path.name.startswith(FROM_TRAIN):
+                found[str(path)] = oct(kind)
     return found
 
 
