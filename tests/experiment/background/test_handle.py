@@ -321,5 +321,9 @@ def test_the_result_of_a_dropped_handle_is_freed():
     del handle
     second = experiment.submit(lambda: 3)
     second.result(timeout=60)
-    gc.collect()
-    assert large() is None
+
+    def is_freed():
+        gc.collect()
+        return large() is None
+
+    wait_until(is_freed)  # once the thread of the first call has ended

@@ -86,14 +86,14 @@ def others():
 
 
 def open_files():
-    return len(os.listdir("/proc/self/fd"))
+    return set(os.listdir("/proc/self/fd"))
 
 
 def test_an_interrupt_in_the_last_call_into_sparks_jvm_is_raised_at_the_end(others):
     files = open_files()
     with pytest.raises(KeyboardInterrupt), Interrupts(Control()):
         in_a_call()
-    assert open_files() == files
+    assert open_files() <= files
     interrupt()
     assert others == [signal.SIGINT]
 
@@ -147,7 +147,7 @@ def test_an_interrupt_inside_a_method_leaves_no_handler(others, method):
         before = len(others)
         interrupt()
         assert len(others) == before + 1, (method, line, seen)
-        assert open_files() == files
+        assert open_files() <= files
 
 
 def tracer(code, line):

@@ -127,11 +127,11 @@ class TestKept(test_runners.TestForked):
             assert Runner(runner, tmp_path / "run")(x=2.0).value == 2.0 * size
 
     def test_nothing_is_left_after_the_runner(self, tmp_path):
-        before = psutil.Process().children(recursive=True)
+        before = set(psutil.Process().children(recursive=True))
         with self.make(functions.double) as runner:
             zygote = psutil.Process(runner._zygote.process.pid)
             Runner(runner, tmp_path)(x=1)
-            assert psutil.Process().children(recursive=True) == before
+            assert set(psutil.Process().children(recursive=True)) <= before
         assert not self.is_left(zygote.pid)
 
     def test_forked_trials_run_tensorflow(self, tmp_path):
