@@ -457,16 +457,21 @@ def dying_with_parent(command: list[str]) -> list[str]:
 def free_ports(count: int) -> list[int]:
     """Return different ports of the loopback address on which nothing listens.
 
-    They lie below those that the kernel gives to outgoing connections, so that none of these
-    takes the port of a process between its end and its next start.
+    They lie below those that the kernel gives to outgoing connections, and below those of workers
+    of a trial, so that none of these takes the port of a process between its end and its next
+    start. No other call, of any process of tests, returns them before this process ends.
     """
     free: list[int] = []
-    for port in random.SystemRandom().sample(range(10_000, 32_000), 500):
+    for port in random.SystemRandom().sample(range(10_000, 20_000), 500):
+        claim = socket.socket(socket.AF_UNIX)
         with socket.socket() as candidate:
             try:
+                claim.bind(f"\0port {port} of tests")
                 candidate.bind(("127.0.0.1", port))
             except OSError:
+                claim.close()
                 continue
+        claim.detach()  # it stays open
         free.append(port)
         if len(free) == count:
             return free
