@@ -257,7 +257,7 @@ class Hdfs:
         compare the sum over all DataNodes.
         """
         time.sleep(2 * _COUNTED_SECONDS)  # until the counters contain what was read before the call
-        return self._datanode_bean(number, "DataNodeActivity-*")["BytesRead"]
+        return self._datanode_bean(number, "DataNodeActivity-*", timeout=60)["BytesRead"]
 
     def _format(self) -> None:
         formatted = formatted_by_this_user()
@@ -351,13 +351,13 @@ class Hdfs:
             return False
         return any(service["ActorState"] == "RUNNING" for service in json.loads(services))
 
-    def _datanode_bean(self, number: int, name: str) -> dict[str, Any]:
+    def _datanode_bean(self, number: int, name: str, timeout: float = 2) -> dict[str, Any]:
         address = f"{self._scheme}://127.0.0.1:{self.datanode_http_ports[number]}"
-        return self._bean(address, f"service=DataNode,name={name}")
+        return self._bean(address, f"service=DataNode,name={name}", timeout)
 
-    def _bean(self, address: str, name: str) -> dict[str, Any]:
+    def _bean(self, address: str, name: str, timeout: float = 2) -> dict[str, Any]:
         """Return the attributes of a JMX bean; LookupError if it is not there yet."""
-        with self._opener.open(f"{address}/jmx?qry=Hadoop:{name}", timeout=2) as answer:
+        with self._opener.open(f"{address}/jmx?qry=Hadoop:{name}", timeout=timeout) as answer:
             return json.load(answer)["beans"][0]
 
     def _ended(self, name: str, status: int) -> str:

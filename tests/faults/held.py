@@ -68,5 +68,5 @@ def check(result, values: list[float], folder: Path) -> dict[int, int]:
     for trial in range(len(values)):
         shown = {path.parent for path in paths.trials.glob(f"{trial:06d}*/*tfevents*")}
         assert shown == {Path(result.trials[trial].logdir)}, "TensorBoard shows one run per trial"
-    wait_until(lambda: not alive(processes_in(folder)), seconds=10)
+    wait_until(lambda: not alive(processes_in(folder)))
     return {r["outcome"]["trial"]: r["attempt"] for r in finished}

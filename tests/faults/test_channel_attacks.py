@@ -121,7 +121,7 @@ def test_ten_thousand_idle_connections_harm_no_trial_and_block_no_slot(
         flood.communicate("")
     with ChannelClient(server.address, "1.7.0") as late:
         greeting = encode(Hello(slot="1.7.0", host="host"))
-        late._methods["Hello"](greeting, timeout=15, metadata=late._metadata, wait_for_ready=True)
+        late._methods["Hello"](greeting, timeout=120, metadata=late._metadata, wait_for_ready=True)
     (tmp_path / "enough").touch()
     result = handle.result(120)
     assert [trial.status for trial in result.trials] == ["finished"] * 2

@@ -122,7 +122,7 @@ def test_the_file_that_stops_a_run_is_its_users_alone(spark, tmp_path, capsys):
     assert open_to_others(root) == {}
     assert experiment.load(root).trials == []  # whatever other files it has
     assert main(["stop", str(root)]) == 0
-    handle.result(timeout=60)
+    handle.result(timeout=120)
     assert (root / STOP).exists()
     assert not RunPaths(root).secrets.exists()
     assert open_to_others(root) == {}

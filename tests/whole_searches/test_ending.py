@@ -55,7 +55,7 @@ def test_a_deadline_ends_a_search_with_a_partial_result(spark, tmp_path, monkeyp
     assert [trial.status for trial in result.trials] == ["finished", "cancelled", "cancelled"]
     assert result.best.id == 0
     assert experiment.load(result.logdir).problem == result.problem
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
 def test_a_deadline_counts_from_the_call(spark, tmp_path, monkeypatch):
@@ -102,7 +102,7 @@ def test_a_search_ends_when_its_best_reaches_the_target(spark, tmp_path):
     )
     kept = experiment.load(result.logdir)
     assert (kept.problem, kept.summary()) == (None, result.summary())
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
 def test_a_search_at_its_target_is_resumed_with_another(spark, logdir):
@@ -280,7 +280,7 @@ def test_a_stopped_session_fails_the_search_with_a_partial_result(sparks, tmp_pa
     stopper.join()
     statuses = [trial.status for trial in caught.value.result.trials]
     assert statuses == ["finished", "cancelled", "cancelled"]
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
 SCRIPT = """
@@ -338,7 +338,7 @@ def test_the_command_line_stops_a_search_of_another_process(script, tmp_path, ca
     assert output.splitlines() == [f"stopped by python -m experiment stop {ENDED}", "[]"]
     assert "stopped by python -m experiment stop: 1 of 4 trials, 2 cancelled" in errors
     assert script.returncode == 0
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
     assert main(["stop", str(run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "expected a run in progress, got " in line
@@ -377,7 +377,7 @@ def test_two_ctrl_c_end_a_search_like_one(script, tmp_path, send):
     send(script.pid, signal.SIGINT)
     send(script.pid, signal.SIGINT)
     run = run_of(tmp_path)
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
     output, errors = script.communicate(timeout=120)
     assert output.splitlines() == [f"interrupted {ENDED}", "[]"]
     assert "Traceback" not in errors
@@ -399,7 +399,7 @@ def test_repeated_ctrl_c_keeps_the_result(script, tmp_path):
         time.sleep(0.02)
     summary = json.loads((run / "result.json").read_text())
     assert (summary["problem"], summary["trials"]) == ("interrupted", 3)
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
     script.communicate(timeout=120)  # a Ctrl-C after the search may end the script
     trials = experiment.load(run).trials
     assert [trial.status for trial in trials] == ENDED
@@ -419,7 +419,7 @@ def test_ctrl_c_at_the_start_leaves_no_process(script, tmp_path, moment):
     wait_until(lambda: any(tmp_path.glob(moment)))
     script.send_signal(signal.SIGINT)
     script.communicate(timeout=120)
-    assert alive(processes_in(tmp_path)) == []
+    wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
 @pytest.mark.fault(39)
@@ -435,7 +435,7 @@ def test_sigterm_keeps_the_partial_result_and_ends_the_script(script, tmp_path, 
     assert (summary["problem"], summary["trials"]) == ("ended by SIGTERM", 3)
     assert summary["best"]["value"] == 0.5
     assert [trial.status for trial in experiment.load(run).trials] == ENDED
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
 @pytest.mark.fault(11)

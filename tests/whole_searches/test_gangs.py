@@ -460,7 +460,7 @@ def test_a_driver_that_is_killed_with_a_gang_out_leaves_no_process_and_a_run_to_
     with running(PROGRAM, tmp_path) as process:
         wait_until_workers_hang(process, tmp_path)
         process.kill()
-        wait_until(lambda: not set(marked_commands()) - before, seconds=60)
+        wait_until(lambda: not set(marked_commands()) - before)
     check_that_it_is_resumed(tmp_path)
 
 

@@ -29,6 +29,7 @@ from search.errors import InvalidArgument
 from spark_jobs.session.classic import ClassicSession
 from spark_jobs.storage import webhdfs
 from spark_jobs.storage.locations import Location
+from tests.experiment.waiting import wait_until
 
 _FOLDERS = itertools.count()
 LIGHT = {"isolation": "none", "preload": ()}
@@ -298,7 +299,7 @@ def _first_run(logdir, search):
 def _shown(board, path, ready, **query):
     """Ask the tab until its answer is ready; the limit only keeps a failing test from hanging."""
     address = f"{board.url}/data/plugin/experiment/{path}?{urllib.parse.urlencode(query)}"
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     answer = None
     while time.monotonic() < end:
         with contextlib.suppress(urllib.error.HTTPError):  # not copied yet
@@ -329,10 +330,8 @@ def when_begun(folder, action):
     """Start a thread that acts when the first trial has begun, and then releases all trials."""
 
     def act():
-        end = time.monotonic() + 60
-        while not list(folder.glob("began-*")) and time.monotonic() < end:
-            time.sleep(0.02)
         try:
+            wait_until(lambda: list(folder.glob("began-*")))
             action()
         finally:
             (folder / "continue").touch()
@@ -386,9 +385,7 @@ def test_an_interrupted_search_keeps_its_files(spark, hdfs, client, logdir, tmp_
         return x
 
     def interrupt():
-        end = time.monotonic() + 60
-        while not (tmp_path / "began").exists() and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_until((tmp_path / "began").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -504,8 +501,8 @@ def test_a_refused_run_leaves_nothing_on_this_host(spark, hdfs, client, logdir, 
 def test_an_executors_calls_and_values_go_through_hdfs(spark, logdir):
     big = np.arange(20_000.0)
     with experiment.executor(spark, logdir=logdir, parallelism=1) as pool:
-        assert pool.submit(np.add, big, 1).result(60).tolist() == (big + 1).tolist()
-        assert type(pool.submit(int, "x").exception(60)) is ValueError
+        assert pool.submit(np.add, big, 1).result(120).tolist() == (big + 1).tolist()
+        assert type(pool.submit(int, "x").exception(120)) is ValueError
     assert experiment.load(pool.logdir).done == 2
 
 

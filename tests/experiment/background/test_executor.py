@@ -30,7 +30,7 @@ from spark_jobs.storage.files import LocalFiles
 from tests.experiment import calls
 from tests.experiment.waiting import alive, processes_in, wait_until
 
-LONG = 60  # seconds until a failing test stops waiting
+LONG = 120  # seconds until a failing test stops waiting
 
 
 @pytest.fixture(scope="class", params=["threads", "spark"])
@@ -311,7 +311,7 @@ def test_ctrl_c_ends_the_calls(spark, logdir, tmp_path, capsys):
             thread.start()
             running.result(LONG)
     thread.join()
-    assert not alive(processes_in(tmp_path))
+    wait_until(lambda: not alive(processes_in(tmp_path)))
     assert waiting.cancelled()
     with pytest.raises(experiment.ExecutorFailed, match="^cancelled$"):
         running.result(0)

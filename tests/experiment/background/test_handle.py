@@ -95,7 +95,7 @@ def test_a_cancelled_search_returns_its_trials_and_leaves_no_process(spark, tmp_
         wait_until(lambda: len(processes_in(tmp_path)) == 2)
         with pytest.warns(UserWarning, match="cancelled: 1 of 9 trials, 1 cancelled"):
             result = cancelled(handle)
-        wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+        wait_until(lambda: not alive(processes_in(tmp_path)))
         assert handle.status() == "cancelled"
         assert result.problem == "cancelled"
         assert [trial.status for trial in result.trials] == ["finished", "cancelled"]
@@ -160,7 +160,7 @@ def test_two_searches_of_one_name_share_nothing_and_are_cancelled_apart(spark, t
     )
     wait_until(lambda: all(len(processes_in(folder)) == 2 for folder in folders))
     assert cancelled(first).problem == "cancelled"
-    wait_until(lambda: not alive(processes_in(folders[0])), seconds=5)
+    wait_until(lambda: not alive(processes_in(folders[0])))
     assert second.status() == "running"
     assert len(alive(processes_in(folders[1]))) == 2
     (folders[1] / "release").touch()
@@ -203,7 +203,7 @@ def test_trials_of_a_handle_end_with_their_script(tmp_path, script):
     if script == "waits":
         process.send_signal(signal.SIGINT)
     process.wait(120)
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
 GOES_ON = """

@@ -125,7 +125,7 @@ class ChannelContract:
                 while len(handler.answers) > 1:  # the slot waits now, or did for the first change
                     server.call(lambda: None)
                 server.call(lambda: None)
-                assert answer.result(timeout=30) == ATTEMPT
+                assert answer.result(timeout=120) == ATTEMPT
         assert all(message.outcome is None for message in handler.heard)
 
     def test_many_slots_wait_without_a_thread_each(self, opened):
@@ -138,7 +138,7 @@ class ChannelContract:
                 server.call(lambda: None) if len(handler.answers) <= 40 else None
             assert threading.active_count() - before <= 40 + 2 * len(clients)  # the clients'
             server.call(lambda: None)
-            assert [answer.result(timeout=30) for answer in answers] == [None] * 40
+            assert [answer.result(timeout=120) for answer in answers] == [None] * 40
             for client in clients:
                 client.__exit__()
 
@@ -173,7 +173,7 @@ class ChannelContract:
                 answer = pool.submit(slot.next, address=address)
                 wait_until(lambda: handler.heard)
                 server.call(lambda: None)
-                work = answer.result(timeout=30)
+                work = answer.result(timeout=120)
             assert work == Attempt(Trial(3, {}), 2, gang)
             assert (work.rank, work.workers) == (1, 2)
             assert "secret key" not in repr(work)
@@ -239,7 +239,7 @@ class ChannelContract:
             assert slot.report(ATTEMPT, REPORTS) == Heard()
             assert len(handler.answers) == 1
             server.call(lambda: None)
-            assert answer.result(timeout=30) == ATTEMPT
+            assert answer.result(timeout=120) == ATTEMPT
 
     def test_closing_ends_a_running_call_and_refuses_new_ones(self, opened):
         handler = Script(Wait())
@@ -248,7 +248,7 @@ class ChannelContract:
             answer = pool.submit(slot.next)
             wait_until(lambda: handler.heard)
             slot.__exit__()
-            error = answer.exception(timeout=30)
+            error = answer.exception(timeout=120)
             assert isinstance(error, ChannelLost), error
             assert not isinstance(error, ChannelRefused), error  # the driver has refused nothing
             assert "was closed" in str(error)

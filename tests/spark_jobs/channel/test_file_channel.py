@@ -338,8 +338,8 @@ def looked_at_twice(slot):
 
     files.listdir = listing
     try:
-        assert looks.acquire(timeout=30)
-        assert looks.acquire(timeout=30)
+        assert looks.acquire(timeout=120)
+        assert looks.acquire(timeout=120)
     finally:
         del files.listdir
 

@@ -38,7 +38,7 @@ from spark_jobs.trial.trial_process import die_with_parent
 from tests.spark_jobs.communicator.gangs import Gang
 
 _COMPILE_FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-_LIMIT = 140  # seconds, after which a worker that hangs is killed
+_LIMIT = 250  # seconds, after which a worker that hangs is killed
 
 
 class Star:
