@@ -26,7 +26,7 @@ def paths(tmp_path, monkeypatch):
 def test_a_worker_that_ends_after_rank_0_is_followed_to_its_end(paths, capsys):
     worker, looks = paths.attempt(3, rank=1), itertools.count()
 
-    def ended():
+    def ended(attempt, outcome):
         if next(looks) == 1:
             worker.stdout.write_text("begun\nended\n")
             worker.outcome.touch()
@@ -38,5 +38,5 @@ def test_a_worker_that_ends_after_rank_0_is_followed_to_its_end(paths, capsys):
 
 def test_a_worker_that_was_lost_is_not_followed_for_ever(paths, capsys, monkeypatch):
     monkeypatch.setattr(time_limits, "GANG_END", 0.1)
-    logs.copy_logs(Reader(paths, lambda: None), 3, worker=1, until=lambda: True)
+    logs.copy_logs(Reader(paths, lambda: None), 3, worker=1, until=lambda *attempt: True)
     assert capsys.readouterr().out == "begun\n"
