@@ -60,7 +60,7 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             force_setattr(self, "params", Params.of(self.params))
 
 
-class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Why a trial has no value.
 
     Attributes:
@@ -129,7 +129,12 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         cls, trial: int, kind: FailureKind, message: str, traceback: str = "", seconds: float = 0.0
     ) -> Outcome:
         """Return the outcome of a trial that failed."""
-        return cls(trial, "failed", error=Failure(kind, message, traceback), seconds=seconds)
+        return cls(
+            trial,
+            "failed",
+            error=Failure(kind=kind, message=message, traceback=traceback),
+            seconds=seconds,
+        )
 
 
 class Evaluated(msgspec.Struct, frozen=True):

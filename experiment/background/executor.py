@@ -158,7 +158,7 @@ class SparkExecutor(Executor):
     def _put(self, call: Call, sent: Sent | OSError) -> None:
         """Let a call run whose files are written. Runs in the outbox's thread."""
         if isinstance(sent, OSError):
-            failure = Failure("machine", f"the call cannot be written: {sent}")
+            failure = Failure(kind="machine", message=f"the call cannot be written: {sent}")
             self._calls.fail(call, CallFailed(failure))
         else:
             self._calls.let_run(call, {"batch": sent.batch, "index": sent.index})
@@ -294,7 +294,9 @@ class SparkExecutor(Executor):
                 try:
                     return read_returned(files, folder)
                 except (OSError, NotPlain) as error:
-                    failure = Failure("machine", f"what the call returned cannot be read: {error}")
+                    failure = Failure(
+                        kind="machine", message=f"what the call returned cannot be read: {error}"
+                    )
             elif failure.kind == "user error":
                 raised = read_raised(files, folder)
         failed = CallFailed(failure)

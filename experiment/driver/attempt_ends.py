@@ -108,7 +108,7 @@ class AttemptEnds:
             host = self._roster.host(slot)
             where = f" on host {host}" if host else ""
             named = "" if self._gangs.workers.are_several else where  # a worker's failure has it
-            failure = Failure("lost executor", why.format(named))
+            failure = Failure(kind="lost executor", message=why.format(named))
             trial = self.give_up(slot, failure, counts=counts)
             if trial is not None:
                 again.setdefault(where, []).append(trial)

@@ -63,7 +63,7 @@ class Coordinator:
         news = roster.news(message)
         if message.problem:
             roster.hosts.exclude(message.host, message.problem)
-            self.ends.give_up(message.slot, Failure("machine", message.problem))
+            self.ends.give_up(message.slot, Failure(kind="machine", message=message.problem))
         elif roster.join(message.slot, message.host):
             self.gangs.come(message.slot, self._clock())
             self._recorder.joined(message.slot, message.host, message.gpus)

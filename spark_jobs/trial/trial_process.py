@@ -231,7 +231,7 @@ def stopped(
 def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
     match error:
         case NotConnected():
-            failure = Failure("machine", str(error), unreached=error.unreached)
+            failure = Failure(kind="machine", message=str(error), unreached=error.unreached)
             return Outcome(trial, "failed", error=failure, seconds=seconds)
         case PortTaken() | context.MachineError():
             return Outcome.failed(trial, "machine", str(error), seconds=seconds)

@@ -30,9 +30,13 @@ from spark_jobs.zygote.shared_import import OURS, SELECTS_JAX, imports_of
 _SLICES = 12  # of the silence that is allowed; while this process is stopped at most one passes
 _TAIL = 10_000  # bytes of its log in which its error is looked for
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-_DIED = Failure("machine", "the process that supervises the trial was ended from outside")
+_DIED = Failure(
+    kind="machine", message="the process that supervises the trial was ended from outside"
+)
 # Such signals come from the trial or from people, never from a failing host.
-_WAS_STOPPED = Failure("exit", "the process that supervises the trial was stopped (SIGSTOP)")
+_WAS_STOPPED = Failure(
+    kind="exit", message="the process that supervises the trial was stopped (SIGSTOP)"
+)
 
 Tell = Callable[[Report], None]
 
@@ -182,7 +186,9 @@ class ZygoteLink:
         if "Traceback (most recent call last)" not in text:
             return _DIED
         last = text.rpartition("\n")[2]
-        return Failure("machine", f"the process that supervises the trial failed: {last}")
+        return Failure(
+            kind="machine", message=f"the process that supervises the trial failed: {last}"
+        )
 
     def _close_files(self) -> None:
         self._socket.close()
@@ -227,8 +233,9 @@ def failure_of_silence(status: str) -> Failure | None:
     if status == psutil.STATUS_DISK_SLEEP:
         return None
     return Failure(
-        "machine",
-        f"the process that supervises the trial was silent for {time_limits.ZYGOTE_SILENCE:g} s",
+        kind="machine",
+        message="the process that supervises the trial was silent for "
+        f"{time_limits.ZYGOTE_SILENCE:g} s",
     )
 
 

@@ -329,7 +329,7 @@ def test_a_long_traceback_keeps_its_ends_and_fits():
 
 
 def test_a_failure_that_is_made_to_fit_keeps_its_other_facts():
-    failure = Failure("machine", "m" * 10**6, unreached=True)
+    failure = Failure(kind="machine", message="m" * 10**6, unreached=True)
     assert fit(Outcome(0, "failed", error=failure)).error.unreached
 
 

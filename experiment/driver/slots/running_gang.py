@@ -238,7 +238,7 @@ class RunningGang:
         message = f"it has not ended {now - since:.0f} s after {who} has failed"
         if error is not None:
             message += f": {error.message}"
-        failure = Failure("lost executor", message)
+        failure = Failure(kind="lost executor", message=message)
         return _End(Outcome(self.attempt.trial.id, "failed", error=failure), is_lost=True)
 
     def _settled(self, rank: int, end: _End) -> Verdict:

@@ -15,7 +15,7 @@ from tests.experiment.display.searches import Clock
 from tests.experiment.runs import make_run
 
 TRIAL = Trial(3, {})
-FAILURE = Failure("machine", "the process that supervised it was killed", "")
+FAILURE = Failure(kind="machine", message="the process that supervised it was killed", traceback="")
 
 
 @pytest.fixture

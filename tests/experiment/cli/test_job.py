@@ -39,11 +39,11 @@ BROKEN = TrialResult(
     value=None,
     metrics={},
     status="failed",
-    error=Failure("user error", "no"),
+    error=Failure(kind="user error", message="no"),
     seconds=1.0,
     logdir="",
 )
-AMBIGUOUS = replace(BROKEN, error=Failure("ambiguous objective", "which one?"))
+AMBIGUOUS = replace(BROKEN, error=Failure(kind="ambiguous objective", message="which one?"))
 STOPPED = TrialResult(
     id=0,
     params={"x": 1},

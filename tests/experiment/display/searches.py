@@ -27,7 +27,7 @@ def finished(number, value=0.5, params=None):
 
 
 def failed(number, message="ValueError: no"):
-    error = Failure("user error", message, "Traceback")
+    error = Failure(kind="user error", message=message, traceback="Traceback")
     return TrialResult(
         id=number,
         params={},

@@ -44,7 +44,7 @@ def finished(number, value=0.5, params=None):
 def failed(number, message):
     return TrialResult(
         id=number, params={{}}, value=None, metrics={{}}, status="failed",
-        error=Failure("exit", message), seconds=1.0, logdir="",
+        error=Failure(kind="exit", message=message), seconds=1.0, logdir="",
     )
 
 def start(name="train", verbose=1):

@@ -329,7 +329,7 @@ def test_long_values_are_cut():
 
 
 def failed(message, traceback="", params=None):
-    error = Failure("user error", message, traceback)
+    error = Failure(kind="user error", message=message, traceback=traceback)
     return TrialResult(
         id=7,
         params=params or {},

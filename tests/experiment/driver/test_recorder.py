@@ -57,7 +57,7 @@ def recording(tmp_path):
 
 
 def test_each_record_has_its_time_and_changes_the_state(recording):
-    recorder, failure = recording.recorder, Failure("machine", "no space left")
+    recorder, failure = recording.recorder, Failure(kind="machine", message="no space left")
     recorder.joined("1.0.0", "a", ("0",))
     recorder.planned(FIRST, ("1.0.0",))
     recorder.lost(FIRST, "1.0.0", failure, counts=True)

@@ -119,7 +119,9 @@ def test_a_trial_result_has_its_outcome():
     trial = failed(3, {"lr": 0.1})
     assert trial.params == {"lr": 0.1}
     assert (trial.value, trial.metrics, trial.status) == (None, {}, "failed")
-    assert trial.error == Failure("user error", "ValueError: no", "Traceback")
+    assert trial.error == Failure(
+        kind="user error", message="ValueError: no", traceback="Traceback"
+    )
     assert (trial.seconds, trial.logdir) == (0.5, "/runs/3")
 
 

@@ -145,7 +145,7 @@ def finished(number, value, params, metrics):
 
 
 def failed(number):
-    error = Failure("user error", "ValueError", "Traceback")
+    error = Failure(kind="user error", message="ValueError", traceback="Traceback")
     return TrialResult(
         id=number,
         params={"a": 1},

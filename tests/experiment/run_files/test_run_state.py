@@ -49,7 +49,7 @@ def test_attempts_on_several_slots_are_kept_until_their_trial_has_ended(tmp_path
     plan(0, 1, "1.0.0", "1.1.0")
     plan(1, 1, "1.2.0")
     plan(2, 1, "1.3.0", "1.4.0")
-    failure = Failure("lost executor", "its executor was lost")
+    failure = Failure(kind="lost executor", message="its executor was lost")
     state.apply(Lost.of(Attempt(Trial(0, {})), "1.0.0", failure, counts=True, at=0.0))
     plan(0, 2, "1.0.0", "1.1.0")
     assert state.in_gangs == {(0, 1), (0, 2), (2, 1)}

@@ -125,7 +125,7 @@ def test_a_failure_in_the_folder_of_a_lost_attempt_or_of_a_gang_is_no_outcome(tm
     trials = {
         record.trial.id: record.trial for record in read_records(lines, "") if is_plan(record)
     }
-    failure = Failure("user error", "ValueError: too large")
+    failure = Failure(kind="user error", message="ValueError: too large")
     lost, in_gang, alone, finished = (Attempt(trials[number], 2) for number in (2, 3, 4, 5))
     with Journal(run / "journal") as journal:
         journal.append(begun(len(lines), 6))

@@ -1193,9 +1193,9 @@ class TestAnswers:
         assert (outcome.status, outcome.reason) == ("cancelled", "its gang has failed")
 
     def test_a_zygote_that_fails_is_closed_and_its_trial_fails(self, tmp_path):
-        answering = self.Answering(Failure("exit", "the zygote has ended"))
+        answering = self.Answering(Failure(kind="exit", message="the zygote has ended"))
         outcome = self.outcome(tmp_path, answering)
-        assert outcome.error == Failure("exit", "the zygote has ended")
+        assert outcome.error == Failure(kind="exit", message="the zygote has ended")
         assert 0 <= outcome.seconds < 60
         assert answering.is_closed
 

@@ -17,7 +17,7 @@ from spark_jobs.messages import Attempt, Heard, MemberAddress, SlotId
 from tests.properties import examples
 
 GRACE = 3.0
-LOST = Failure("lost executor", "its executor was lost")
+LOST = Failure(kind="lost executor", message="its executor was lost")
 
 
 def anything(slot):
@@ -254,7 +254,9 @@ def test_the_verdict_waits_for_all_members_and_blames_the_one_that_has_failed():
     assert gangs.end(second, 1, failed(), 10.0) is None
     verdict = gangs.end(first, 1, cancelled(), 11.0)
     assert verdict.member.slot == second
-    assert verdict.outcome.error == Failure("user error", "worker 1 of 2, on a: ValueError: no")
+    assert verdict.outcome.error == Failure(
+        kind="user error", message="worker 1 of 2, on a: ValueError: no"
+    )
 
 
 def test_a_failure_has_the_host_of_its_member():
@@ -311,8 +313,8 @@ UNREACHED = Outcome(
     0,
     "failed",
     error=Failure(
-        "machine",
-        "worker 0 on host a does not reach worker 1 at b:1 within 60 s (timed out)",
+        kind="machine",
+        message="worker 0 on host a does not reach worker 1 at b:1 within 60 s (timed out)",
         unreached=True,
     ),
 )
@@ -358,14 +360,16 @@ def test_the_member_that_is_the_cause_is_blamed_whoever_ends_first(size, kind, d
             others = CONSEQUENCES if rank else CONSEQUENCES[:-1]
             verdicts.append(gangs.end(slots[rank], 1, data.draw(st.sampled_from(others)), 10.0))
         elif kind == "lost executor":
-            failure = Failure(kind, CAUSES[kind])
+            failure = Failure(kind=kind, message=CAUSES[kind])
             verdicts.append(gangs.lose(slots[rank], failure, 10.0, counts=True))
         else:
             verdicts.append(gangs.end(slots[rank], 1, failed(kind, CAUSES[kind]), 10.0))
     *undecided, verdict = verdicts
     assert undecided == [None] * (size - 1)
     assert verdict.member.slot == slots[cause]
-    assert verdict.outcome.error == Failure(kind, f"worker {cause} of {size}, on a: {CAUSES[kind]}")
+    assert verdict.outcome.error == Failure(
+        kind=kind, message=f"worker {cause} of {size}, on a: {CAUSES[kind]}"
+    )
     assert verdict.is_lost == (kind == "lost executor")
 
 
@@ -405,7 +409,7 @@ def test_of_two_failures_of_a_kind_the_first_is_blamed():
     """As where Spark ends the other slots of a job whose task has failed."""
     gangs, (first, second) = formed(2)
     assert gangs.lose(second, LOST, 10.0, counts=True) is None
-    ended = Failure("lost executor", "Spark ended its slot's job")
+    ended = Failure(kind="lost executor", message="Spark ended its slot's job")
     verdict = gangs.lose(first, ended, 10.0, counts=False)
     assert (verdict.member.slot, verdict.counts) == (second, True)
     assert verdict.outcome.error.message == f"worker 1 of 2, on a: {LOST.message}"

@@ -14,7 +14,7 @@ from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import begun
 
 FINISHED = Outcome(0, "finished", 1.0, "metric")
-LOST = Failure("lost executor", "its executor was lost")
+LOST = Failure(kind="lost executor", message="its executor was lost")
 
 
 class Run:

@@ -58,7 +58,7 @@ def attempt(trial, number=1):
 
 
 def lost(trial, number=1):
-    failure = Failure("lost executor", "its executor was lost")
+    failure = Failure(kind="lost executor", message="its executor was lost")
     return Lost.of(attempt(trial, number), "1.0.0", failure, counts=True, at=0.0)
 
 

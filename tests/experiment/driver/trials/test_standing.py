@@ -30,7 +30,7 @@ class Shown:
         trial = len(self.state.results)
         self.state.apply(Planned(Trial(trial, {}), 1, "1.0.0", at=0.0))
         named = None if value is None else objective
-        error = Failure("user error", "ValueError: no") if status == "failed" else None
+        error = Failure(kind="user error", message="ValueError: no") if status == "failed" else None
         outcome = Outcome(trial, status, value, named, error=error, seconds=0.5, **fields)
         self.state.apply(Finished(1, outcome, at=0.0))
         result = self.state.results[-1]
