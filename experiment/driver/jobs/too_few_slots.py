@@ -61,7 +61,8 @@ class TooFewSlots:
         """
         if not missing:
             self._since = None
-            self._present = self.most = 0
+            self._present = 0
+            self.most = 0
             self._pause = _FIRST_PAUSE
             return "wait"
         if self._since is None:
