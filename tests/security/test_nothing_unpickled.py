@@ -91,7 +91,7 @@ ALLOWED = {
         "json.loads",
     ): "JSON: settings of Hadoop, from the driver's own JVM",
     ("spark_jobs/warm/keeper.py", "Keeper._start_importer", "os.posix_spawn"): COMMAND,
-    ("spark_jobs/zygote/zygote.py", "_become_fresh_interpreter", "os.execv"): COMMAND,
+    ("spark_jobs/zygote/zygote.py", "_become_fresh_interpreter", "os.execve"): COMMAND,
     ("spark_jobs/trial/trial_process.py", "evaluate", "pickle.loads"): (
         "the train function, which comes from the driver, in the process of the trial"
     ),

@@ -51,7 +51,11 @@ attempts = st.builds(
     st.integers(1, 9),
 )
 failures = st.builds(
-    Failure, st.sampled_from(["user error", "exit", "time", "machine"]), text, text
+    Failure,
+    kind=st.sampled_from(["user error", "exit", "time", "machine"]),
+    message=text,
+    traceback=text,
+    unreached=st.booleans(),
 )
 metrics = st.dictionaries(text, st.floats(), max_size=4)
 outcomes = st.builds(
