@@ -435,7 +435,8 @@ def test_a_cache_that_is_too_small_is_reported(sparks, tmp_path):
             "spark.experiment.cache.folder": str(folder),
         },
     )
-    finding = only(examine(spark, tmp_path / "runs", data=tmp_path / "data.bin"), "data")
+    data = f"local://{tmp_path}/data.bin"  # of fsspec, unlike a file of the host it is copied
+    finding = only(examine(spark, tmp_path / "runs", data=data), "data")
     assert finding.level == "warning"
     assert finding.got == f"1 file, 5 kB; {folder} has room for 1 kB"
     assert "spark.experiment.cache.limit" in finding.advice
