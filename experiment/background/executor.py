@@ -184,9 +184,9 @@ class SparkExecutor(Executor):
             with joblib.parallel_config(backend=pool.joblib_backend()):
                 cross_val_score(model, x, y)
 
-        The default of `n_jobs` is the number of slots, or 1 where scikit-learn asks joblib what
-        the default means, as in `RFECV`. The calls may return the same types as those of `submit`:
-        scores and predictions, but no fitted models.
+        The default of `n_jobs` is the number of slots. Functions that ask joblib for the number of
+        jobs, such as `RFECV` of scikit-learn, take 1: pass them `n_jobs=-1`. The calls may return
+        the same types as those of `submit`: scores and predictions, but no fitted models.
 
         Raises:
             ImportError: joblib is not installed.

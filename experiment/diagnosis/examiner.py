@@ -84,7 +84,7 @@ class Examiner:
         self.session.hide_console_progress()  # Spark's bar for the slots' jobs is of no use
         show_line("doctor: checks the driver, its settings and its storage")
         function = b"" if train is None else self._pickled(train)
-        self._try("settings", self.session.check_worker_timeouts)
+        self._try("settings", self.session.check_settings)
         self.findings.append(authentication(self.session))
         asking = self._asking()
         if asking is not None:

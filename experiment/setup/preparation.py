@@ -115,7 +115,7 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
     function = pickle_function(spec.train)
     gpus = spec.settings.gpus_per_trial, spec.settings.trials_per_gpu
     session = session_of(spec.spark).asking(*gpus)
-    session.check_worker_timeouts()
+    session.check_settings()
     data, keep_warm = session.data_settings(), session.keep_warm()
     worker_ports = session.worker_ports()
     preload = preload_of(spec.settings, spec.train)

@@ -122,7 +122,7 @@ class ClassicSession(Session):
 
     @property
     def bind_host(self) -> str:
-        """The driver's address to listen on: in a container `driver_host` may be its host's."""
+        """The driver's address to listen on. In a container `driver_host` may be another one's."""
         chosen, name = self.setting("spark.driver.bindAddress"), self.driver_host
         everywhere = chosen in ("0.0.0.0", "::", "[::]")  # noqa: S104  # not listened on
         if chosen and not everywhere and not self.on_this_host:
@@ -131,13 +131,13 @@ class ClassicSession(Session):
             return name
         return own_address(f"{name}:9", socket.gethostname(), one_host=False).host
 
-    def check_worker_timeouts(self) -> None:
+    def check_settings(self) -> None:
         """Refuse settings with which Spark ends slots, or a search may fail to end its job.
 
         Raises:
             InvalidArgument: Spark kills idle Python workers, or threads share those of the JVM.
         """
-        super().check_worker_timeouts()
+        super().check_settings()
         pinned = os.environ.get("PYSPARK_PIN_THREAD", "true")
         if pinned.lower() != "true":
             raise InvalidArgument(

@@ -143,13 +143,13 @@ class ConnectSession(Session):
         """The id of the Spark application, which is the server."""
         return self.setting("spark.app.id") or ""
 
-    def check_worker_timeouts(self) -> None:
+    def check_settings(self) -> None:
         """Refuse settings with which Spark ends slots, or hides that one was lost.
 
         Raises:
             InvalidArgument: Spark kills idle Python workers, or runs tasks twice.
         """
-        super().check_worker_timeouts()
+        super().check_settings()
         if self._is_on("spark.speculation"):
             raise InvalidArgument(
                 "spark.speculation",

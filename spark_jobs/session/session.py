@@ -111,7 +111,7 @@ class Session(abc.ABC):
             "give executors more cores, or lower spark.task.cpus"
         )
 
-    def check_worker_timeouts(self) -> None:
+    def check_settings(self) -> None:
         """Refuse settings with which Spark ends slots that run long trials.
 
         Raises:

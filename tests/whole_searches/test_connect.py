@@ -219,7 +219,7 @@ def test_settings_of_a_session(server):
         session_of(spark).data_settings()
     session._settings["spark.speculation"] = "true"  # as on another server
     with pytest.raises(InvalidArgument, match="spark.speculation: expected false, got true"):
-        session.check_worker_timeouts()
+        session.check_settings()
     spark.stop()
 
 

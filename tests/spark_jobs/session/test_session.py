@@ -196,18 +196,18 @@ def test_a_job_that_is_made_at_the_same_time_keeps_its_accumulators(spark):
 def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
     kills = {f"{prefix}.killOnIdleTimeout": "true", f"{prefix}.idleTimeoutSeconds": "60s"}
     with pytest.raises(InvalidArgument, match="killOnIdleTimeout"):
-        Settings("yarn", **kills).check_worker_timeouts()
-    Settings("yarn", **(kills | {f"{prefix}.idleTimeoutSeconds": "0"})).check_worker_timeouts()
-    Settings("yarn").check_worker_timeouts()
+        Settings("yarn", **kills).check_settings()
+    Settings("yarn", **(kills | {f"{prefix}.idleTimeoutSeconds": "0"})).check_settings()
+    Settings("yarn").check_settings()
 
 
 def test_threads_that_share_connections_to_the_jvm_are_refused(monkeypatch):
     """The tag by which a search ends its job would be on another thread's job."""
     monkeypatch.setenv("PYSPARK_PIN_THREAD", "false")
     with pytest.raises(InvalidArgument, match="PYSPARK_PIN_THREAD: expected true, .* got 'false'"):
-        Settings("yarn").check_worker_timeouts()
+        Settings("yarn").check_settings()
     monkeypatch.setenv("PYSPARK_PIN_THREAD", "True")
-    Settings("yarn").check_worker_timeouts()
+    Settings("yarn").check_settings()
 
 
 def listening(host, address):
