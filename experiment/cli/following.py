@@ -19,7 +19,7 @@ from spark_jobs.storage.local_files import open_regular
 
 
 class Followed:
-    """A trial whose output is followed, by what its run's folder has of it.
+    """Tells from the files of a run whether a trial, whose output is followed, has ended.
 
     Args:
         paths: The run's paths.
