@@ -17,8 +17,8 @@ from experiment.results.result import Result, Results, SearchFailed, too_many_fa
 from experiment.results.text import command, printable
 from search.errors import ExperimentError, InvalidArgument
 from search.trial import FailureKind
+from spark_jobs.processes import die_with_parent
 from spark_jobs.run_folder.paths import RESULT
-from spark_jobs.trial.trial_process import die_with_parent
 
 DONE, FAILED, NO_RESULT, CANCELLED = 0, 1, 3, 130
 

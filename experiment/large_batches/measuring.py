@@ -20,9 +20,9 @@ import msgspec
 
 from experiment.large_batches.samples import Samples
 from search.errors import one_line
+from spark_jobs.processes import die_with_parent
 from spark_jobs.trial.memory import out_of_memory
 from spark_jobs.trial.memory.gpu_share import limited
-from spark_jobs.trial.trial_process import die_with_parent
 
 LEAST_GAIN = 1.1
 """Ratio of the samples a second to the most so far below which doubling a batch is no gain."""

@@ -6,19 +6,13 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
-import importlib
-import io
 import math
 import os
 import pickle
-import signal
 import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -29,6 +23,13 @@ from search.errors import shown
 from search.trial import Failure, Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Report, decode, encode, fit
+from spark_jobs.processes import (
+    die_with_parent,
+    import_guessed,
+    import_modules,
+    print_lines,
+    set_environment,
+)
 from spark_jobs.strategies.in_step.ports import PortTaken
 from spark_jobs.strategies.settings import Strategy
 from spark_jobs.trial import context
@@ -48,8 +49,6 @@ from spark_jobs.trial.precision import Precision, computing_in
 from spark_jobs.trial.random_numbers import seed_random_numbers
 from spark_jobs.trial.repeats import outcome_of
 
-_PR_SET_PDEATHSIG = 1
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
 _NO_VALUE = "it has returned; the value of worker 0 counts"
 
 
@@ -261,12 +260,6 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, frames))
 
 
-def default_signals() -> None:
-    """Set the default handlers of the signals that may end a trial or that it may wait for."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def become_trial(supervisor: int, output: tuple[int, int]) -> None:
     """Prepare this forked child of the supervisor to run user code.
 
@@ -284,27 +277,6 @@ def become_trial(supervisor: int, output: tuple[int, int]) -> None:
     for pipe, descriptor in zip(output, (1, 2), strict=True):
         os.dup2(pipe, descriptor)
         os.close(pipe)
-
-
-def set_environment(variables: Mapping[str, str | None]) -> None:
-    """Set environment variables of this process, or remove those that are None."""
-    for name, value in variables.items():
-        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
-    if "TMPDIR" in variables:
-        tempfile.tempdir = None  # it was read before
-
-
-def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Ask the kernel to send this process a signal when the thread that forked it ends.
-
-    Args:
-        parent: The id of the parent process.
-        number: The signal's number.
-    """
-    if _prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != parent:  # the parent ended before the call
-        os.kill(os.getpid(), number)
 
 
 def run_child(
@@ -350,34 +322,6 @@ def perform(
     if os.getpid() != owner:
         os._exit(0)  # a fork of user code returned here: not the trial
     link.close(encode(fit(outcome)))
-
-
-def print_lines() -> None:
-    """Make output line-buffered, so that a killed trial leaves what it printed.
-
-    Call it before a fork: after it, Python takes the child's pipes for its parent's files, and
-    fails to get the position in them.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")
-
-
-def import_modules(names: tuple[str, ...]) -> None:
-    """Import modules; those that are not installed are skipped."""
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not (name + ".").startswith(error.name + "."):
-                raise
-
-
-def import_guessed(names: tuple[str, ...]) -> None:
-    """Import modules whose errors are ignored: a trial that needs one shows them."""
-    for name in names:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
 
 
 def main(payload: int, results: int, commands: int) -> None:

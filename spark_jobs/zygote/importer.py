@@ -19,7 +19,7 @@ import time
 import traceback
 import warnings
 
-from spark_jobs.trial.trial_process import die_with_parent, print_lines
+from spark_jobs.processes import die_with_parent, print_lines
 from spark_jobs.warm.packets import FORK, Answer, close_all, receive, send
 from spark_jobs.warm.sources import changed_since, marks_of, sources_of
 from spark_jobs.zygote.preparing import import_for_trials

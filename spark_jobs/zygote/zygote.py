@@ -30,22 +30,19 @@ import msgspec
 from search.trial import Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
+from spark_jobs.processes import (
+    default_signals,
+    die_with_parent,
+    import_guessed,
+    print_lines,
+    set_environment,
+)
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.trial import gang_connections, trial_process
 from spark_jobs.trial.frames import FrameReader, write_frame
 from spark_jobs.trial.link import EndTrial, StopTrial
 from spark_jobs.trial.memory import out_of_memory
-from spark_jobs.trial.trial_process import (
-    Program,
-    Task,
-    become_trial,
-    default_signals,
-    die_with_parent,
-    import_guessed,
-    print_lines,
-    run_child,
-    set_environment,
-)
+from spark_jobs.trial.trial_process import Program, Task, become_trial, run_child
 from spark_jobs.warm.processes import become_subreaper
 from spark_jobs.zygote.bounded_log import BoundedLog
 from spark_jobs.zygote.child import Child

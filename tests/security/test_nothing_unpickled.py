@@ -107,7 +107,7 @@ ALLOWED = {
     ("spark_jobs/session/session.py", "importing.run", "pickle.loads"): (
         "a function of ours, which comes from the driver, in a task of an executor"
     ),
-    ("spark_jobs/trial/trial_process.py", "import_modules", "importlib.import_module"): (
+    ("spark_jobs/processes.py", "import_modules", "importlib.import_module"): (
         "modules that the caller of a search names in `preload`, in zygote or trial"
     ),
     ("spark_jobs/zygote/preparing.py", "rehearse", "importlib.import_module"): (
@@ -143,7 +143,7 @@ ALLOWED = {
     ("experiment/setup/function/modules.py", "_find_in", "importlib.machinery.ModuleSpec"): (
         "describes a folder, and runs nothing"
     ),
-    ("spark_jobs/trial/trial_process.py", "import_guessed", "importlib.import_module"): (
+    ("spark_jobs/processes.py", "import_guessed", "importlib.import_module"): (
         "modules that the train function of a search imports, in zygote or trial"
     ),
     ("experiment/__init__.py", "__getattr__", "importlib.import_module"): (

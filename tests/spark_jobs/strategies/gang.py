@@ -30,11 +30,11 @@ import numpy as np
 
 from spark_jobs.addresses import OwnAddress
 from spark_jobs.communicator.communicator import Communicator
+from spark_jobs.processes import die_with_parent
 from spark_jobs.slot.gang.held_ports import HeldPorts
 from spark_jobs.strategies.entering import entered
 from spark_jobs.strategies.mirrored.mirrored import mirrored
 from spark_jobs.strategies.settings import Mirrored, Strategy
-from spark_jobs.trial.trial_process import die_with_parent
 from tests.spark_jobs.communicator.gangs import Gang
 
 _COMPILE_FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
