@@ -81,7 +81,7 @@ bench: .venv/.installed  ## Print the figures of the main job.
 	$(PYTHON) -m tests.benchmarks.main_job
 
 bench-tensorboard: .venv/.browser  ## Print how soon TensorBoard shows a search of 1,000 trials.
-	$(PYTHON) -m tests.benchmarks.tensorboard_pages
+	$(PYTHON) -m tests.benchmarks.tensorboard.pages
 
 bench-hdfs: .venv/.installed  ## Print how fast HDFS is read and written.
 	$(PYTHON) -m tests.benchmarks.hdfs_files
@@ -96,14 +96,14 @@ bench-live: .venv/.installed  ## Print the cost of live trials and the savings o
 	$(PYTHON) -m tests.benchmarks.live_trials
 
 bench-search: .venv/.bench  ## Print how good the searches are, against those of others.
-	$(PYTHON) -m tests.benchmarks.search_quality $(OPTIONS)
+	$(PYTHON) -m tests.benchmarks.searches.quality $(OPTIONS)
 
 # Hours, so its lines can be kept and joined: see `--help` and tests/benchmarks/public/__init__.py.
 bench-public: .venv/.bench  ## Write a page on how good the searches are on public problems.
 	$(PYTHON) -m tests.benchmarks.public $(OPTIONS)
 
 bench-slots: .venv/.installed  ## Print the cost of up to 10,000 slots for the driver, in a quarter of an hour.
-	$(PYTHON) -m tests.benchmarks.many_slots $(OPTIONS)
+	$(PYTHON) -m tests.benchmarks.slots.many_slots $(OPTIONS)
 
 # Hours; `make bench-peers OPTIONS=--quick` shows in minutes whether each library still runs.
 bench-peers: .venv/.installed  ## Write a page that compares ours with other libraries.
@@ -112,7 +112,7 @@ bench-peers: .venv/.installed  ## Write a page that compares ours with other lib
 # As root, ways of summing on an emulated network, too; `OPTIONS=--rings` prints these alone. `OPTIONS=--candidates`
 # compares the libraries that could connect the workers.
 bench-training: .venv/.installed  ## Print the speed of one training over several workers.
-	$(PYTHON) -m tests.benchmarks.training $(OPTIONS)
+	$(PYTHON) -m tests.benchmarks.training.speed $(OPTIONS)
 
 screenshots: .venv/.browser  ## Make the documentation's pictures again.
 	$(PYTHON) -m tests.browser.screenshots

@@ -17,8 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests import jvm, properties
-from tests.spark_home import spark_home
+from tests import properties
+from tests.servers import jvm
+from tests.servers.spark_home import spark_home
 
 # These tests import packages that only `make test-browser` installs.
 collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
@@ -138,7 +139,7 @@ def hdfs_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     `EXPERIMENT_TEST_HDFS` names a cluster to use instead, see `GivenHdfs`.
     """
-    from tests.hdfs import GivenHdfs, Hdfs, HdfsUnavailable, server_classes
+    from tests.servers.hdfs import GivenHdfs, Hdfs, HdfsUnavailable, server_classes
 
     if given := os.environ.get("EXPERIMENT_TEST_HDFS"):
         yield GivenHdfs(given)
@@ -165,7 +166,7 @@ def standalone_of_session(
     sparks: Sparks, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     """A standalone master with workers that simulate two hosts."""
-    from tests.standalone import Standalone
+    from tests.servers.standalone import Standalone
 
     with Standalone(tmp_path_factory.mktemp("standalone")) as cluster:
         yield cluster

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 import hdfs as hdfs_package
 
 from tests import ROOT
-from tests.hdfs import Hdfs
+from tests.servers.hdfs import Hdfs
 
 _EXAMPLE = ROOT / "examples" / "hdfs_search.py"
 

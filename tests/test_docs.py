@@ -15,7 +15,7 @@ import pytest
 
 import experiment
 from tests import ROOT
-from tests.connect import ConnectServer
+from tests.servers.connect import ConnectServer
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]

@@ -11,8 +11,8 @@ import requests
 from hdfs import HdfsError, InsecureClient
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-import tests.hdfs
-from tests.hdfs import Hdfs, HdfsUnavailable, server_classes
+import tests.servers.hdfs
+from tests.servers.hdfs import Hdfs, HdfsUnavailable, server_classes
 
 DATA = random.Random(1).randbytes(5_000_000)
 
@@ -140,7 +140,9 @@ def test_bytes_read_counts(hdfs, client):
 
 @pytest.mark.slow
 def test_stop_ends_all_processes_and_leaves_only_logs(tmp_path, monkeypatch):
-    monkeypatch.setattr(tests.hdfs, "FORMATTED", tmp_path / "none")  # else nothing is formatted
+    monkeypatch.setattr(
+        tests.servers.hdfs, "FORMATTED", tmp_path / "none"
+    )  # else nothing is formatted
     with Hdfs(tmp_path, datanodes=1) as hdfs:
         assert (tmp_path / "format.log").exists()
         pids = hdfs.pids()
@@ -169,8 +171,8 @@ def test_a_folder_name_that_hadoop_cannot_use_is_refused(tmp_path):
 
 def test_no_process_outlives_a_killed_parent():
     program = (
-        "import subprocess, tests.hdfs\n"
-        "command = tests.hdfs.dying_with_parent(['sleep', '600'])\n"
+        "import subprocess, tests.servers.hdfs\n"
+        "command = tests.servers.hdfs.dying_with_parent(['sleep', '600'])\n"
         "child = subprocess.Popen(command, stdout=subprocess.DEVNULL)\n"
         "print(child.pid, flush=True)\n"
         "child.wait()"
@@ -197,7 +199,7 @@ def test_two_runs_that_start_at_once_fetch_once(tmp_path, monkeypatch):
             jar.writestr("webapps/hdfs/index.html", "a page")
         return [folder / "classes.jar"]
 
-    monkeypatch.setattr(tests.hdfs, "_fetch", fetch)
+    monkeypatch.setattr(tests.servers.hdfs, "_fetch", fetch)
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: server_classes(), range(2))
     assert first == second

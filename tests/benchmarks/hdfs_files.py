@@ -18,7 +18,7 @@ import experiment
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings, TrialContext, entered
-from tests.hdfs import Hdfs
+from tests.servers.hdfs import Hdfs
 
 _SIZE = 200 << 20
 _ROUNDS = 7

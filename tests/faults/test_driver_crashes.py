@@ -17,7 +17,6 @@ from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
-from tests import jvm
 from tests.faults.crashes import (
     Driver,
     DriverOptions,
@@ -27,6 +26,7 @@ from tests.faults.crashes import (
     find_run,
     records,
 )
+from tests.servers import jvm
 
 pytestmark = [pytest.mark.slow, pytest.mark.fault(23)]
 

@@ -13,7 +13,7 @@ import experiment
 from spark_jobs.session.classic import ClassicSession
 from tests.experiment import waiting
 from tests.faults.held import check, held_in, hosts_of, release
-from tests.standalone import HOSTS
+from tests.servers.standalone import HOSTS
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,8 @@ from spark_jobs.channel.credentials import AttemptKeys
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.run_folder.paths import RunPaths
 from tests.conftest import marked_commands, marked_processes
-from tests.connect import ConnectServer
 from tests.experiment.waiting import processes_in, wait_until
+from tests.servers.connect import ConnectServer
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from tests.hdfs import dying_with_parent, free_ports
+from tests.servers.hdfs import dying_with_parent, free_ports
 
 REALM = "EXPERIMENT.TEST"
 _PATH = f"{os.environ['PATH']}:/usr/sbin"  # where Debian has the server, and users do not look

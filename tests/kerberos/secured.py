@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from tests.hdfs import Hdfs
 from tests.kerberos.kdc import REALM, Kdc
+from tests.servers.hdfs import Hdfs
 
 USER = "alice"
 RENEW_SECONDS = 20.0

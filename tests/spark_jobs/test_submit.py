@@ -17,9 +17,10 @@ import psutil
 import pytest
 
 import experiment
-from tests import ROOT, jvm
+from tests import ROOT
 from tests.environments import bare_environment
-from tests.yarn import Yarn
+from tests.servers import jvm
+from tests.servers.yarn import Yarn
 
 BIN = Path(sys.executable).parent
 SUBMIT = ROOT / "spark_jobs" / "submit.py"

@@ -1,7 +1,7 @@
 """The searches that the public problems are run with, each with the defaults of its documentation.
 
-Where a library has no default for so few trials, it is as in `tests/benchmarks/methods.py`: scipy's
-and DEAP's differential evolution have 10 individuals, as ours.
+Where a library has no default for so few trials, it is as in `searches/methods.py`: scipy's and
+DEAP's differential evolution have 10 individuals, as ours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from search.algorithms import Evolution
 from search.searcher import Problem as SearchProblem
 from search.searcher import Searcher
 from search.space.spaces import Choice, Domain, Float, Integer, Space
-from tests.benchmarks.methods import (
+from tests.benchmarks.searches.methods import (
     DEFAULT,
     METHODS,
     OPTUNA_GP,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from search.space.spaces import Choice, Domain, Integer, Space
-from tests.benchmarks.problems import Problem, bbob
+from tests.benchmarks.searches.problems.functions import Problem, bbob
 
 _DIMENSIONS = 5
 

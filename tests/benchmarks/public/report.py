@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from tests.benchmarks import comparison
-from tests.benchmarks.comparison import Array
-from tests.benchmarks.methods import DEFAULT, RANDOM
 from tests.benchmarks.public.methods import PARALLEL, SEQUENTIAL, installed
 from tests.benchmarks.public.runs import BUDGETS, REFERENCE, Run
+from tests.benchmarks.searches import comparison
+from tests.benchmarks.searches.comparison import Array
+from tests.benchmarks.searches.methods import DEFAULT, RANDOM
 
 _ABOUT = (
     "*nr* is the regret divided by the mean regret of 100 other random searches after as many "

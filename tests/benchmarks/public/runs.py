@@ -10,11 +10,11 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tests.benchmarks.methods import RANDOM, Method, regrets, started_on
-from tests.benchmarks.problems import Problem
 from tests.benchmarks.public.methods import PARALLEL, PLANNED, SEQUENTIAL, Parallel, installed
 from tests.benchmarks.public.problems import problem
-from tests.benchmarks.workers import End, ends
+from tests.benchmarks.searches.methods import RANDOM, Method, regrets, started_on
+from tests.benchmarks.searches.problems.functions import Problem
+from tests.benchmarks.searches.workers import End, ends
 
 BUDGETS = (30, 50, 100, 300)
 WORKERS = (1, 8, 50)

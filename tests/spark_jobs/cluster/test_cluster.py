@@ -12,7 +12,7 @@ from spark_jobs.cluster.cluster import Cluster, ClusterExecutor, executor_needs
 from spark_jobs.cluster.task_needs import TaskNeeds
 from spark_jobs.session.classic import ClassicSession
 from tests.experiment.waiting import wait_until
-from tests.standalone import HOSTS
+from tests.servers.standalone import HOSTS
 
 
 def executor(cores=1, gpus=0, host="a", **others):

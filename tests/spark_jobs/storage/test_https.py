@@ -26,7 +26,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
 from tests import clock
-from tests.hdfs import Hdfs, HdfsUnavailable, server_classes
+from tests.servers.hdfs import Hdfs, HdfsUnavailable, server_classes
 
 PASSWORD = "of the tests"
 

@@ -9,7 +9,7 @@ import pytest
 import experiment
 from tests.fake_nvml import FakeNvml
 from tests.spark_jobs.trial.events.test_event_file import scalars
-from tests.whole_searches.test_cluster import MEMORY, gpu_settings
+from tests.whole_searches.executors.test_cluster import MEMORY, gpu_settings
 
 GIB = 1 << 30
 

@@ -1,0 +1,1 @@
+"""How good the searches are, beside those of others: `make bench-search`."""

@@ -1,0 +1,1 @@
+"""The problems on which searches are compared."""

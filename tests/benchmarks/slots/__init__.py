@@ -1,0 +1,1 @@
+"""What many slots and trials cost the driver: `make bench-slots`."""

@@ -1,0 +1,1 @@
+"""The servers of Spark and HDFS that tests start, and the settings of their JVMs."""

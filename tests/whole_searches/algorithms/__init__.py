@@ -1,0 +1,1 @@
+"""Searches by each algorithm, with several objectives, spaces with conditions."""

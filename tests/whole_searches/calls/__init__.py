@@ -1,0 +1,1 @@
+"""What users call, run and look at: each call, the examples, a notebook, TensorBoard."""

@@ -1,0 +1,1 @@
+"""How searches end and are stopped, and how they are resumed."""

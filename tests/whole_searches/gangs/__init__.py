@@ -1,0 +1,1 @@
+"""Trials of several workers, with each framework and strategy."""

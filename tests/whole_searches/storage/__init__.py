@@ -1,0 +1,1 @@
+"""Searches that read and write HDFS, and copy data and checkpoints."""
