@@ -29,8 +29,8 @@ from spark_jobs.channel.grpc_channel import ChannelClient, ChannelServer
 from spark_jobs.messages import LARGEST_MESSAGE, Heard, Hello, Report, encode
 from tests.experiment.driver.searches import Search, points
 from tests.experiment.waiting import wait_until
-from tests.whole_searches.executors.test_channel_cut import search as submit
-from tests.whole_searches.executors.test_channel_cut import wait_for_steps
+from tests.whole_searches.executors.steady_search import search as submit
+from tests.whole_searches.executors.steady_search import wait_for_steps
 
 pytestmark = pytest.mark.slow
 

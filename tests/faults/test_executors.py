@@ -21,7 +21,7 @@ from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.faults.held import QUIET, check, held_in, hosts_of, release
 from tests.servers.standalone import HOSTS, Standalone
 from tests.spark_jobs import train_functions as functions
-from tests.whole_searches.executors.test_warm import keepers
+from tests.whole_searches.executors.kept import keepers
 
 pytestmark = pytest.mark.slow
 

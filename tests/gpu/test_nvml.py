@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.spark_jobs.slot.gpus.test_nvml import GpuMemoryContract
+from tests.spark_jobs.slot.gpus.memory_contract import GpuMemoryContract
 
 _TAKE = {
     "jax": (

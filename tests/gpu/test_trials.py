@@ -11,7 +11,7 @@ from spark_jobs.slot.gpus.gpu_watch import WatchedRunner
 from spark_jobs.slot.gpus.nvml import GIB, Gpus
 from tests.gpu.slot_processes import run_trials
 from tests.gpu.training import train
-from tests.spark_jobs.trial.events.test_event_file import scalars
+from tests.spark_jobs.trial.events.reading import scalars
 
 pytestmark = pytest.mark.gpu
 

@@ -12,7 +12,7 @@ from experiment.driver.jobs import slot_jobs
 from spark_jobs.channel.grpc_channel import ChannelServer
 from tests.experiment.waiting import processes_in, wait_until
 from tests.security.intruder import steal, stranger
-from tests.whole_searches.executors.test_cluster import CLUSTER, MEMORY
+from tests.servers.clusters import CLUSTER, MEMORY
 from tests.whole_searches.executors.test_doctor import examine, only
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")

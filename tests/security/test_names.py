@@ -18,7 +18,7 @@ from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
-from tests.spark_jobs.storage.test_webhdfs import Impostor
+from tests.spark_jobs.storage.disturbed_hdfs import Impostor
 
 _OURS = re.compile(
     r"manifest\.json|result\.json|journal(/\d{6}\.jsonl)?|search(/events\.out\.tfevents\.[^/]+)?"

@@ -16,7 +16,7 @@ from spark_jobs.session import session_of
 from spark_jobs.warm.asking import kept_commands, warm_here
 from spark_jobs.zygote.shared_import import GUESSED, IMPORTER, kept
 from tests.experiment.waiting import wait_until
-from tests.whole_searches.executors.test_warm import QUIET, importer_of_trial, keepers
+from tests.whole_searches.executors.kept import QUIET, importer_of_trial, keepers
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import make_manifest, make_run, make_search, make_spec
 from tests.properties import examples
 from tests.search.fakes import started
-from tests.spark_jobs.trial.events.test_event_file import histograms, scalars, table_config, values
+from tests.spark_jobs.trial.events.reading import histograms, scalars, table_config, values
 
 
 def grid(**lists):

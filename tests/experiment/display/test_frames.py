@@ -6,7 +6,7 @@ from hypothesis import given
 from experiment.display.frames import running_in_words
 from spark_jobs.messages import Report
 from tests.experiment.display.searches import failed, finished, frame, running, status
-from tests.experiment.results.test_html import text
+from tests.experiment.results.html_reader import text
 
 
 @pytest.mark.parametrize(

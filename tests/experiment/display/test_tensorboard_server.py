@@ -28,7 +28,7 @@ from search.space.spaces import Space
 from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.trial.events.event_scalars import scalars_in
-from tests.experiment.results.test_html import Reader
+from tests.experiment.results.html_reader import Reader
 from tests.experiment.runs import make_run, make_spec
 from tests.experiment.waiting import wait_until
 from tests.search.fakes import started

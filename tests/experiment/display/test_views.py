@@ -21,7 +21,7 @@ from tests.experiment.display.searches import (
     status,
 )
 from tests.experiment.display.terminals import in_terminal, terminal
-from tests.experiment.results.test_html import Reader
+from tests.experiment.results.html_reader import Reader
 
 
 def lines_of(stream):

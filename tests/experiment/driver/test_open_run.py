@@ -9,7 +9,7 @@ import pytest
 import experiment
 from experiment.driver import open_run
 from search.errors import InvalidArgument
-from tests.whole_searches.executors.test_warm import QUIET
+from tests.whole_searches.executors.kept import QUIET
 
 
 def train(x):

@@ -16,9 +16,9 @@ from experiment.setup.function.imports import Preload
 from search.errors import InvalidArgument
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.session.classic import ClassicSession
-from tests.experiment.results.test_html import Reader
+from tests.experiment.results.html_reader import Reader
 from tests.experiment.waiting import wait_until
-from tests.whole_searches.executors.test_cluster import gpu_settings
+from tests.servers.clusters import gpu_settings
 
 BOUNDS = {"x": [0.1, 0.2]}
 EVOLUTION = {"popsize": 5, "generations": 3}

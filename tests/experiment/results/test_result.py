@@ -13,7 +13,7 @@ from search.direction import Direction
 from search.errors import ExperimentError, InvalidArgument
 from search.space.spaces import Space
 from search.trial import Failure, Outcome, Trial
-from tests.experiment.results.test_html import Reader, text
+from tests.experiment.results.html_reader import Reader, text
 
 FIRST, LAST = ["trial", "status", "value"], ["seconds", "error", "logdir"]
 FIXED = FIRST + LAST

@@ -10,7 +10,7 @@ from search.searcher import Problem
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
 from tests.search.fakes import outcome, run_in_any_order
-from tests.search.test_searcher import assert_rebuilt
+from tests.search.searcher_contract import assert_rebuilt
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
 

@@ -23,7 +23,7 @@ from tests.search.adapters.spaces import (
     problem_on,
 )
 from tests.search.fakes import evaluated_by, outcome, run_in_any_order
-from tests.search.test_searcher import KnownContract, RandomSearcherContract, SpacesContract
+from tests.search.searcher_contract import KnownContract, RandomSearcherContract, SpacesContract
 
 
 def cma_es(dimensions):

@@ -14,7 +14,7 @@ from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
 from tests.search.adapters.spaces import AdapterContract, bowl, problem_on
 from tests.search.fakes import evaluated_by, outcome
-from tests.search.test_searcher import MIXED, RandomSearcherContract
+from tests.search.searcher_contract import MIXED, RandomSearcherContract
 
 TRAINED = Space.of_bounds({"x": [-5.0, 5.0], "epochs": [1, 27], "y": [-5.0, 5.0]})
 

@@ -19,7 +19,7 @@ from tests.search.adapters.spaces import (
     problem_on,
 )
 from tests.search.fakes import evaluated_by, outcome, run_in_any_order
-from tests.search.test_searcher import (
+from tests.search.searcher_contract import (
     MIXED,
     KnownContract,
     RandomSearcherContract,

@@ -28,7 +28,7 @@ from tests.search.adapters.spaces import (
     problem_on,
 )
 from tests.search.fakes import evaluated_by, outcome
-from tests.search.test_searcher import (
+from tests.search.searcher_contract import (
     MIXED,
     KnownContract,
     RandomSearcherContract,

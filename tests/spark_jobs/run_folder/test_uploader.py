@@ -25,7 +25,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
 from tests.properties import examples
-from tests.spark_jobs.storage.test_webhdfs import datanodes, disturbed, once, read
+from tests.spark_jobs.storage.disturbed_hdfs import datanodes, disturbed, once, read
 
 _FOLDERS = itertools.count()
 _CLOCK = itertools.count(10**9, 10**9)

@@ -4,6 +4,7 @@ import socket
 import threading
 
 import pytest
+from tensorboard.plugins.hparams import metadata
 
 from search.trial import Outcome, Trial
 from spark_jobs.channel.reporter import Reporter
@@ -14,7 +15,7 @@ from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.slot import make_runner
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot.test_slot import config_of
-from tests.spark_jobs.trial.events.test_event_file import hparams_data, metadata, scalars
+from tests.spark_jobs.trial.events.reading import hparams_data, scalars
 
 
 def run_all(config, params):

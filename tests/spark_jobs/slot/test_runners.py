@@ -1088,7 +1088,7 @@ class TestTensorFlow:
     @pytest.mark.slow
     @pytest.mark.contract
     def test_tf_summary_writes_to_the_trials_folder(self, runner, tmp_path):
-        from tests.spark_jobs.trial.events.test_event_file import scalars
+        from tests.spark_jobs.trial.events.reading import scalars
 
         run = Runner(runner, tmp_path, functions.train_with_tensorflow)
         run(x=3.0)

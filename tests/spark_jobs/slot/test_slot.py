@@ -14,6 +14,7 @@ import cloudpickle
 import msgspec
 import pytest
 from pyspark import TaskContext
+from tensorboard.plugins.hparams import metadata
 
 import experiment
 from search.trial import Outcome, Trial
@@ -40,7 +41,7 @@ from spark_jobs.trial.trial_process import Program
 from tests import ROOT
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.channel.channel_contract import Script
-from tests.spark_jobs.trial.events.test_event_file import hparams_data, metadata, scalars
+from tests.spark_jobs.trial.events.reading import hparams_data, scalars
 
 
 def test_a_worker_imports_neither_pandas_nor_pyarrow_for_a_slot():

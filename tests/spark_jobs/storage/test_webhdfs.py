@@ -13,7 +13,6 @@ import threading
 import time
 
 import hdfs as hdfs_package
-import psutil
 import pytest
 import requests
 import tenacity
@@ -23,6 +22,13 @@ from spark_jobs.storage.files import check_writable
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
+from tests.spark_jobs.storage.disturbed_hdfs import (
+    Impostor,
+    datanodes,
+    disturbed,
+    once,
+    read,
+)
 from tests.spark_jobs.storage.files_contract import WritableFilesContract
 
 _FOLDERS = itertools.count()
@@ -82,32 +88,6 @@ class TestWebHdfs(WritableFilesContract):
     @pytest.fixture
     def mode(self, client):
         return lambda location: int(client.status(location.path)["permission"], 8)
-
-
-def read(files, location, disturb=lambda reached: None):
-    """Return a file's bytes; `disturb` gets their number after each piece."""
-    pieces, reached = [], 0
-
-    def sink(data):
-        nonlocal reached
-        pieces.append(data)
-        reached += len(data)
-        disturb(reached)
-
-    files.read(files.status(location), sink)
-    return b"".join(pieces)
-
-
-def once(after, action):
-    """Return a disturbance that acts when more than `after` bytes are there."""
-    done = []
-
-    def disturb(reached):
-        if reached > after and not done:
-            done.append(True)
-            action()
-
-    return disturb
 
 
 @pytest.mark.fault(27)
@@ -186,15 +166,6 @@ def source_of(tmp_path):
     return make
 
 
-def disturbed(data, disturb):
-    """Yield pieces; `disturb` gets the number of bytes sent after each."""
-    reached = 0
-    for piece in data:
-        yield piece
-        reached += len(piece)
-        disturb(reached)
-
-
 @pytest.fixture
 def disturbed_source(monkeypatch):
     """A function of a disturbance, through which all later writes go."""
@@ -222,18 +193,6 @@ def disturbed_appends(monkeypatch):
         monkeypatch.setattr(files._client, "write", write)
 
     return use
-
-
-def datanodes(hdfs):
-    """Return the DataNode that this process is sending to, and the other one."""
-    ports = hdfs.datanode_http_ports
-    (port,) = {
-        connection.raddr.port
-        for connection in psutil.Process().net_connections("tcp")
-        if connection.status == psutil.CONN_ESTABLISHED and connection.raddr.port in ports
-    }
-    taker = ports.index(port)
-    return {"taker": f"datanode{taker}", "other": f"datanode{1 - taker}"}
 
 
 def wait_for_replicas(hdfs, path):
@@ -570,22 +529,6 @@ def test_a_proxy_for_the_outside_is_not_asked(hdfs, settings, root, monkeypatch,
     files = WebHdfs(root, settings, patience=1)
     assert read(files, root.at("/direct")) == b"direct"
     files.close()
-
-
-class Impostor(http.server.BaseHTTPRequestHandler):
-    """Answers in another protocol than WebHDFS."""
-
-    def answer(self):
-        status, body = self.server.answers
-        self.send_response(status)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_PUT = do_DELETE = answer
-
-    def log_message(self, *arguments):
-        pass
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import experiment
 from spark_jobs.messages import Report, as_json
 from spark_jobs.trial.context import StepsDone, TrialContext, TrialStopped, entered
-from tests.spark_jobs.trial.events.test_event_file import scalars
+from tests.spark_jobs.trial.events.reading import scalars
 
 
 def test_a_trial_sees_its_folder_and_parameters(trial):

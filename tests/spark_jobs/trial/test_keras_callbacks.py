@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import experiment
-from tests.spark_jobs.trial.events.test_event_file import scalars
+from tests.spark_jobs.trial.events.reading import scalars
 
 
 def test_the_callbacks_report_each_epoch(trial):

@@ -11,7 +11,7 @@ import experiment
 from search.trial import Trial
 from spark_jobs.messages import Attempt
 from spark_jobs.trial.trial_process import Program, evaluate
-from tests.spark_jobs.trial.events.test_event_file import scalars
+from tests.spark_jobs.trial.events.reading import scalars
 
 
 def run(function, folder, max_steps, key=None):

@@ -21,7 +21,7 @@ from spark_jobs.trial.random_numbers import seed_random_numbers
 from spark_jobs.trial.repeats import outcome_of
 from spark_jobs.trial.trial_process import Program, evaluate
 from tests.search.adapters.spaces import global_random_numbers
-from tests.spark_jobs.trial.events.test_event_file import scalars
+from tests.spark_jobs.trial.events.reading import scalars
 
 
 class Recorded(NoLink):

@@ -12,7 +12,7 @@ import pytest
 
 import experiment
 from search.errors import InvalidArgument
-from tests.spark_jobs.trial.events.test_event_file import table_config
+from tests.spark_jobs.trial.events.reading import table_config
 
 QUIET = {"preload": (), "isolation": "none", "verbose": 0}
 BOUNDS = {"x": [0.0, 1.0], "kind": ["a", "b", "c"], "rate": [0.1, 0.0001]}

@@ -17,7 +17,7 @@ from tensorboard.plugins.hparams import metadata
 import experiment
 from experiment import Choice, Float, Integer
 from search.space.spaces import Space
-from tests.spark_jobs.trial.events.test_event_file import histograms, hparams_data, table_config
+from tests.spark_jobs.trial.events.reading import histograms, hparams_data, table_config
 
 BOUNDS = {
     "momentum": Float(0.0, 0.9, step=0.1, when={"optimizer": "sgd"}),

@@ -41,7 +41,7 @@ from spark_jobs.messages import Attempt, Hello, Next
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import BOUNDS, make_coordinator, make_run, make_spec
 from tests.search.fakes import started
-from tests.spark_jobs.trial.events.test_event_file import scalars, table_config, values
+from tests.spark_jobs.trial.events.reading import scalars, table_config, values
 
 # Else each trial would import this module, with all that it tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

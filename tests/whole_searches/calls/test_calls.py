@@ -303,7 +303,7 @@ def test_keras_trains_in_a_search(spark, logdir):
         x = np.ones((8, 2))
         return model.fit(x, x[:, :1], epochs=3, verbose=0, callbacks=experiment.keras_callbacks())
 
-    from tests.spark_jobs.trial.events.test_event_file import scalars
+    from tests.spark_jobs.trial.events.reading import scalars
 
     result = experiment.launch(
         spark, train, {"units": [2, 3]}, logdir=logdir, direction="min", optimization_key="loss"

@@ -23,7 +23,7 @@ from search.trial import Outcome
 from tests.experiment.display.test_description import Page
 from tests.experiment.runs import TRACEBACK, make_run, make_spec
 from tests.search.fakes import started
-from tests.spark_jobs.trial.events.test_event_file import scalars
+from tests.spark_jobs.trial.events.reading import scalars
 
 
 class Server:

@@ -39,7 +39,7 @@ from tests.experiment.runs import (
     start_attempt,
 )
 from tests.search.fakes import started
-from tests.spark_jobs.trial.events.test_event_file import scalars, table_config, values
+from tests.spark_jobs.trial.events.reading import scalars, table_config, values
 
 QUIET = {"preload": (), "isolation": "none", "verbose": 0}
 EVOLUTION = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import experiment
-from tests.spark_jobs.trial.events.test_event_file import scalars
+from tests.spark_jobs.trial.events.reading import scalars
 from tests.whole_searches.calls.test_tensorboard import serve  # noqa: F401  # a fixture
 
 ONE_BY_ONE = {"preload": (), "parallelism": 1, "verbose": 0}

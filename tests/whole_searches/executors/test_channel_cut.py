@@ -7,21 +7,24 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
 
-import experiment
 from experiment.driver.jobs import slot_jobs
 from experiment.run_files.journal import read_journal
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.run_folder.paths import RunPaths
 from tests.proxy import Proxy
-
-SECONDS = 120  # the limit for each wait
+from tests.whole_searches.executors.steady_search import (
+    SECONDS,
+    search,
+    steps,
+    wait_for_steps,
+    wait_until,
+)
 
 
 @pytest.fixture
@@ -45,60 +48,6 @@ def proxies(monkeypatch):
 
     monkeypatch.setattr(slot_jobs, "ChannelServer", Behind)
     return made
-
-
-def steady(trial, folder):
-    """Report until the file `enough` exists; return the number of reports."""
-    import os
-    import time
-
-    import experiment
-
-    step = 0
-    while not os.path.exists(os.path.join(folder, "enough")):
-        experiment.report(step=step, value=float(step))
-        step += 1
-        with open(os.path.join(folder, f"alive-{trial}"), "w") as file:
-            file.write(str(step))
-        time.sleep(0.01)
-    return {"value": float(step)}
-
-
-def search(spark, logdir, folder, **settings):
-    return experiment.submit(
-        experiment.launch,
-        spark,
-        steady,
-        {"trial": [0, 1], "folder": [str(folder)]},
-        logdir=logdir,
-        preload=(),
-        optimization_key="value",
-        stopping=experiment.Threshold(lower=-1),
-        **settings,
-    )
-
-
-def wait_until(ready):
-    end = threading.Event()
-    for _ in range(SECONDS * 20):
-        if ready():
-            return
-        end.wait(0.05)
-    raise AssertionError("it did not come to it")
-
-
-def steps(folder, trial):
-    """Return the number of a trial's steps."""
-    try:
-        return int((folder / f"alive-{trial}").read_text() or 0)
-    except FileNotFoundError:
-        return 0
-
-
-def wait_for_steps(folder, more=20):
-    """Wait until both trials have made more steps."""
-    before = [steps(folder, trial) for trial in (0, 1)]
-    wait_until(lambda: all(steps(folder, t) >= before[t] + more for t in (0, 1)))
 
 
 @pytest.mark.fault(32, 33)
@@ -174,7 +123,7 @@ DRIVER = """
     import sys
     from pyspark.sql import SparkSession
     import experiment
-    from tests.whole_searches.executors.test_channel_cut import search
+    from tests.whole_searches.executors.steady_search import search
 
     if __name__ == "__main__":
         spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

@@ -11,11 +11,9 @@ import pytest
 import experiment
 from spark_jobs.slot.config import SlotConfig
 from tests.experiment.waiting import wait_until
+from tests.servers.clusters import CLUSTER, MEMORY, gpu_settings
 from tests.spark_jobs import train_functions as functions
 from tests.whole_searches.executors.unshared_folder import check_executors_without_the_folder
-
-CLUSTER = "local-cluster[2,1,1024]"
-MEMORY = {"spark.executor.memory": "512m"}
 
 
 def meet(folder, name):
@@ -141,20 +139,6 @@ def test_a_missing_python_is_one_sentence(sparks, logdir, monkeypatch):
     with pytest.raises(experiment.SearchFailed, match="/no/such/python") as caught:
         experiment.launch(spark, functions.double, {"x": [1]}, logdir=logdir, preload=())
     assert len(str(caught.value).splitlines()) == 1
-
-
-def gpu_settings(folder: Path, addresses: str) -> dict[str, str]:
-    """Return settings for executors with fake GPUs, which a script announces."""
-    script = folder / "discover"
-    script.write_text(f'#!/bin/sh\necho \'{{"name": "gpu", "addresses": {addresses}}}\'\n')
-    script.chmod(0o755)
-    return {
-        "spark.worker.resource.gpu.amount": "2",
-        "spark.worker.resource.gpu.discoveryScript": str(script),
-        "spark.executor.resource.gpu.amount": "2",
-        "spark.executor.resource.gpu.discoveryScript": str(script),
-        "spark.task.resource.gpu.amount": "1",
-    }
 
 
 @pytest.mark.slow

@@ -28,9 +28,9 @@ from spark_jobs.storage.stores import writable_files_at
 from tests.experiment.waiting import wait_until
 from tests.faults.test_executors import without
 from tests.faults.test_scaling import ALLOCATION
+from tests.servers.clusters import CLUSTER, MEMORY, gpu_settings
 from tests.servers.hdfs import free_ports
 from tests.servers.standalone import HOSTS
-from tests.whole_searches.executors.test_cluster import CLUSTER, MEMORY, gpu_settings
 
 FEW = ("msgspec", "numpy", "pyspark")  # without TensorFlow, whose import takes seconds
 

@@ -12,12 +12,7 @@ from experiment.driver.jobs import slot_jobs
 from experiment.run_files.journal import read_journal
 from spark_jobs.run_folder.paths import RunPaths
 from tests.conftest import marked_commands
-from tests.whole_searches.executors.test_channel_cut import (
-    SECONDS,
-    search,
-    wait_for_steps,
-    wait_until,
-)
+from tests.whole_searches.executors.steady_search import SECONDS, search, wait_for_steps, wait_until
 
 
 def relays():

@@ -15,20 +15,7 @@ from experiment.diagnosis.driver_findings import size_of_function
 from search.errors import InvalidArgument
 from tests.conftest import marked_commands
 from tests.experiment.waiting import alive, processes_in, wait_until
-
-QUIET = {"preload": ("numpy",), "verbose": 0}
-
-
-def importer_of_trial(x):
-    import os
-
-    import psutil
-
-    return float(psutil.Process(os.getppid()).ppid())
-
-
-def keepers():
-    return [pid for pid, line in marked_commands().items() if "spark_jobs.warm.keeper" in line]
+from tests.whole_searches.executors.kept import QUIET, importer_of_trial, keepers
 
 
 def session_of(keeper):

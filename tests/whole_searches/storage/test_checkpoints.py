@@ -10,7 +10,7 @@ import pytest
 import experiment
 from experiment.run_files.journal import read_journal
 from spark_jobs.run_folder.paths import RunPaths
-from tests.spark_jobs.trial.events.test_event_file import scalars
+from tests.spark_jobs.trial.events.reading import scalars
 
 QUIET = {"preload": (), "verbose": 0}
 

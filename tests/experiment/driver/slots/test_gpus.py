@@ -8,8 +8,8 @@ import pytest
 
 import experiment
 from tests.fake_nvml import FakeNvml
-from tests.spark_jobs.trial.events.test_event_file import scalars
-from tests.whole_searches.executors.test_cluster import MEMORY, gpu_settings
+from tests.servers.clusters import MEMORY, gpu_settings
+from tests.spark_jobs.trial.events.reading import scalars
 
 GIB = 1 << 30
 

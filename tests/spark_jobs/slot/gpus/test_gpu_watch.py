@@ -13,7 +13,7 @@ from spark_jobs.slot.gpus.gpu_watch import WatchedRunner
 from spark_jobs.slot.gpus.nvml import Gpus
 from spark_jobs.slot.runners import ProcessRunner
 from tests.spark_jobs.slot.running import Runner, program
-from tests.spark_jobs.trial.events.test_event_file import scalars
+from tests.spark_jobs.trial.events.reading import scalars
 
 # Else each trial would import this module, with all that it tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -6,14 +6,12 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import metadata as layout_metadata
 from tensorboard.plugins.hparams import api_pb2, metadata
@@ -22,29 +20,13 @@ from tensorboard.util import tensor_util
 
 from spark_jobs.trial.events.event_file import EventFile
 from tests.properties import examples
-
-
-def values(folder: Path):
-    """Yield (tag, step, value) of all event files of a folder, as TensorBoard reads them."""
-    for path in sorted(folder.glob("*tfevents*")):
-        for event in EventFileLoader(str(path)).Load():
-            for value in event.summary.value:
-                yield value.tag, event.step, value
-
-
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    found = defaultdict(list)
-    for tag, step, value in values(folder):
-        if value.metadata.plugin_data.plugin_name == "scalars":
-            found[tag].append((step, float(tensor_util.make_ndarray(value.tensor))))
-    return dict(found)
-
-
-def hparams_data(folder: Path, tag: str):
-    for found, _, value in values(folder):
-        if found == tag:
-            return metadata.parse_session_start_info_plugin_data(value.metadata.plugin_data.content)
-    return None
+from tests.spark_jobs.trial.events.reading import (
+    histograms,
+    hparams_data,
+    scalars,
+    table_config,
+    values,
+)
 
 
 def test_scalars_arrive_with_their_steps(tmp_path):
@@ -128,25 +110,6 @@ def test_the_status_of_a_row(tmp_path, status, shown):
         if tag == metadata.SESSION_END_INFO_TAG
     ]
     assert metadata.parse_session_end_info_plugin_data(content).status == shown
-
-
-def table_config(folder: Path):
-    """Return the HParams table's columns, as its plugin reads them."""
-    (content,) = [
-        value.metadata.plugin_data.content
-        for tag, _, value in values(folder)
-        if tag == metadata.EXPERIMENT_TAG
-    ]
-    return metadata.parse_experiment_plugin_data(content)
-
-
-def histograms(folder: Path) -> dict[str, list[tuple[int, np.ndarray]]]:
-    """Return tag to (step, rows of left edge, right edge, count)."""
-    found = defaultdict(list)
-    for tag, step, value in values(folder):
-        if value.metadata.plugin_data.plugin_name == "histograms":
-            found[tag].append((step, tensor_util.make_ndarray(value.tensor)))
-    return dict(found)
 
 
 def test_the_columns_of_the_table(tmp_path):
