@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from experiment.planning.measured_steps import FEWEST_STEPS, FirstSteps, seconds_of_exchange
 from experiment.planning.plan import plan
@@ -28,7 +28,7 @@ def plan_training(
     *,
     workers: Sequence[int] = (1, 2, 4),
     steps: int = 30,
-    strategy: Mirrored | None = None,
+    strategy: Mirrored | Literal["mirrored"] | None = None,
     **settings: Unpack[MeasuringKeywords],
 ) -> TrainingPlan:
     """Predict how fast a Keras training would be on several workers, from its first steps.
@@ -62,9 +62,10 @@ def plan_training(
     """
     numbers = _numbers(workers)
     check_integer("steps", steps, FEWEST_STEPS)
-    chosen = Mirrored() if strategy is None else strategy
+    chosen = Mirrored() if strategy is None or strategy == "mirrored" else strategy
     if not isinstance(chosen, Mirrored):
-        raise InvalidArgument("strategy", "experiment.Mirrored(...) or None", shown(strategy))
+        expected = "experiment.Mirrored(...), 'mirrored' or None"
+        raise InvalidArgument("strategy", expected, shown(strategy))
     check_arguments(train, read_params(params))
     shared: dict[str, Any] = {**settings, "strategy": chosen, "direction": "min"}
     exchange: dict[str, Any] = {"workers": 2, "optimization_key": "gradients", **shared}

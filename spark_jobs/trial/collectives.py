@@ -53,8 +53,8 @@ def all_reduce(
         InvalidArgument: The arrays are not of such numbers, there are fewer workers than `rings`
             needs, or a number or a sum exceeds 65504 with `compress='float16'`; in the latter case
             in all workers, which may go on.
-        GangBroken: Another worker has ended, or has sent nothing for ten minutes.
-        MembersDisagree: Another worker makes another call, or passes other shapes.
+        ExperimentError: Another worker has ended, has sent nothing for ten minutes, makes another
+            call, or passes other shapes.
     """
     return _communicator().all_reduce(arrays, op, rings=rings, compress=compress)
 
@@ -74,8 +74,7 @@ def broadcast(arrays: Sequence[npt.ArrayLike], root: int = 0) -> list[Array]:
 
     Raises:
         InvalidArgument: They are not arrays of numbers, or no worker has this rank.
-        GangBroken: As for `all_reduce`.
-        MembersDisagree: As for `all_reduce`.
+        ExperimentError: As for `all_reduce`.
     """
     return _communicator().broadcast(arrays, root)
 
@@ -84,8 +83,7 @@ def barrier() -> None:
     """Wait until all workers of the trial have made this call; return at once with one worker.
 
     Raises:
-        GangBroken: As for `all_reduce`.
-        MembersDisagree: As for `all_reduce`.
+        ExperimentError: As for `all_reduce`.
     """
     _communicator().barrier()
 

@@ -33,6 +33,11 @@ def test_other_invalid_arguments_are_refused(name, value, expected):
         plan_training(None, **{"train": train, name: value})
 
 
+def test_the_strategy_may_be_a_name_as_in_other_calls():
+    with pytest.raises(InvalidArgument, match="^params: "):  # which is checked after it
+        plan_training(None, train, 5, strategy="mirrored")
+
+
 @pytest.mark.parametrize("precision", ["mixed_float", "mixed_float16"])
 def test_a_precision_is_refused_as_by_other_calls(precision):
     with pytest.raises(InvalidArgument, match=f"^precision: expected .*, got '{precision}'"):
