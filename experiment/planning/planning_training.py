@@ -64,8 +64,9 @@ def plan_training(
     check_integer("steps", steps, FEWEST_STEPS)
     chosen = Mirrored() if strategy is None or strategy == "mirrored" else strategy
     if not isinstance(chosen, Mirrored):
-        expected = "experiment.Mirrored(...), 'mirrored' or None"
-        raise InvalidArgument("strategy", expected, shown(strategy))
+        raise InvalidArgument(
+            "strategy", "experiment.Mirrored(...), 'mirrored' or None", shown(strategy)
+        )
     check_arguments(train, read_params(params))
     shared: dict[str, Any] = {**settings, "strategy": chosen, "direction": "min"}
     exchange: dict[str, Any] = {"workers": 2, "optimization_key": "gradients", **shared}
