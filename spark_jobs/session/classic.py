@@ -111,8 +111,14 @@ class ClassicSession(Session):
             return True
 
     def setting(self, name: str) -> str | None:
-        """Return a Spark setting, or None if it is not set."""
-        value = self._spark.conf.get(name, None)
+        """Return a Spark setting, or None if it is not set.
+
+        The session has ours and those of SQL, which may change. Spark reads all others from the
+        context only, but `getOrCreate` stores options for a session that exists in that session.
+        """
+        of_session = name.startswith(("spark.experiment.", "spark.sql."))
+        conf = self._spark.conf if of_session else self._context._conf
+        value = conf.get(name, None)
         return None if value is None else str(value)
 
     @property

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql import SparkSession
 
 from search.errors import InvalidArgument
 from spark_jobs.addresses import named
@@ -48,6 +49,27 @@ def test_task_slots_of_a_cluster(cluster):
     session = ClassicSession(cluster)
     assert session.task_slots() == 2
     assert session.on_this_host
+
+
+def test_options_for_a_session_that_exists_change_no_setting_of_its_context(sparks):
+    """Spark stores them in the session, and reads them nowhere."""
+    spark = sparks.get("local[2]", **{"spark.authenticate": "false"})
+    options = {
+        "spark.authenticate": "true",
+        "spark.task.cpus": "2",
+        "spark.task.resource.gpu.amount": "1",
+        "spark.experiment.keep_warm": "7",
+        "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
+    }
+    SparkSession.builder.config(map=options).getOrCreate()
+    session = ClassicSession(spark)
+    try:
+        assert session.exposure.off == ("spark.authenticate",)
+        assert (session.task_needs.cpus, session.assigns_gpus) == (1, False)
+        assert session.keep_warm() == 7
+        assert session.setting("spark.sql.execution.pyspark.udf.killOnIdleTimeout") == "true"
+    finally:
+        sparks.stop()  # no other test gets the options
 
 
 class Settings(ClassicSession):

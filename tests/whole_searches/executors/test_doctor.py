@@ -22,6 +22,7 @@ from spark_jobs.doctor.examination import examine as examine_slot
 from spark_jobs.doctor.facts import RoundTrip
 from spark_jobs.messages import Hello, Next
 from spark_jobs.session import session_of
+from spark_jobs.session.classic import ClassicSession
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
@@ -198,15 +199,11 @@ def test_each_host_of_a_cluster_is_examined(two_hosts, tmp_path, monkeypatch):
     del sys.modules["only_here"]
 
 
-def test_an_unreachable_port_is_reported(two_hosts, tmp_path):
+def test_an_unreachable_port_is_reported(two_hosts, tmp_path, monkeypatch):
     """The driver listens on another address than the one that executors get."""
-    two_hosts.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
-    two_hosts.conf.set("spark.driver.bindAddress", "127.0.0.9")
+    monkeypatch.setattr(ClassicSession, "bind_host", "127.0.0.9")
     wait_until(lambda: len(session_of(two_hosts).cluster().executors) == 2)
-    try:
-        diagnosis = examine(two_hosts, tmp_path)
-    finally:
-        two_hosts.conf.set("spark.driver.bindAddress", "127.0.0.1")
+    diagnosis = examine(two_hosts, tmp_path)
     for host in HOSTS:
         finding = only(diagnosis, "driver", host)
         assert finding.level == "warning"  # both see the folder
