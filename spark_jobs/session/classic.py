@@ -38,7 +38,7 @@ _LISTENERS = 1_000  # milliseconds for Spark to record how the tasks of a job en
 
 
 def make_session() -> Any:
-    """Return the session that spark-submit or Spark's files configure.
+    """Return the session that spark-submit, Spark's files or SPARK_REMOTE configure.
 
     In local mode, where Spark itself creates the secret, authentication is on unless they set it.
     """
@@ -47,7 +47,8 @@ def make_session() -> Any:
     from pyspark.sql.utils import is_remote
 
     builder = SparkSession.builder
-    if not is_remote():
+    # pyspark counts as remote only once it has a session.
+    if not (is_remote() or "SPARK_REMOTE" in os.environ):
         SparkContext._ensure_initialized()  # the JVM has read the configuration
         asked = SparkConf()
         if is_local(asked.get("spark.master", "local") or ""):

@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from search.errors import InvalidArgument
 from spark_jobs.addresses import named
 from spark_jobs.session import active_data_settings
-from spark_jobs.session.classic import ClassicSession
+from spark_jobs.session.classic import ClassicSession, make_session
 from spark_jobs.session.session import Session
 
 
@@ -33,6 +34,13 @@ def test_a_stopped_session_is_refused(sparks):
     sparks.stop()
     with pytest.raises(InvalidArgument, match="a stopped one"):
         ClassicSession(stopped)
+
+
+def test_a_job_on_a_server_of_spark_connect_starts_no_jvm(monkeypatch):
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:15002")
+    monkeypatch.delattr(SparkContext, "_ensure_initialized")
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: "of the server")
+    assert make_session() == "of the server"
 
 
 @pytest.mark.parametrize(
