@@ -32,7 +32,8 @@ def _sources(package: Path) -> Iterator[Path]:
     """Yield the files of a package that it needs when it runs."""
     for path in package.rglob("*"):
         built = path.parent.name == "built-page"
-        if path.is_file() and (path.suffix == ".py" or built) and "frontend" not in path.parts:
+        source = "frontend" in path.relative_to(package).parts  # of the page
+        if path.is_file() and (path.suffix == ".py" or built) and not source:
             yield path
 
 

@@ -94,6 +94,18 @@ def test_a_wheel_has_all_packages_and_its_build_leaves_nothing_in_the_checkout(c
     assert (said["License-Expression"], said["Version"]) == ("Apache-2.0", experiment.__version__)
 
 
+def test_the_zip_has_all_packages_whatever_folder_the_checkout_is_in(checkout, tmp_path):
+    place = tmp_path / "frontend" / "checkout"  # as the tab's sources, which it leaves out
+    place.parent.mkdir()
+    checkout.rename(place)
+    subprocess.run([sys.executable, ".ci/zip.py"], cwd=place, check=True)
+    with zipfile.ZipFile(place / "build" / "experiment.zip") as file:
+        names = file.namelist()
+    modules = {path.relative_to(place).as_posix() for path in place.rglob("*.py")}
+    assert {name for name in modules if not name.startswith(".ci/")} <= set(names)
+    assert not any("frontend" in name for name in names)
+
+
 @pytest.mark.slow
 @pytest.mark.contract
 def test_a_release_can_be_uploaded_and_type_checks_the_calls_of_its_users(checkout, tmp_path):
