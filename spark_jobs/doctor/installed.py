@@ -62,8 +62,9 @@ def _digest_of_ours() -> str:
 
 
 def _sources(folder: importlib.resources.abc.Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a package and of the packages in it, with their names."""
     for entry in folder.iterdir():
         if entry.name.endswith(".py"):
             yield f"{name}/{entry.name}", entry.read_bytes()
-        elif entry.is_dir():
+        elif entry.joinpath("__init__.py").is_file():  # a wheel has other folders elsewhere
             yield from _sources(entry, f"{name}/{entry.name}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +13,10 @@ from pathlib import Path
 
 import spark_jobs
 from spark_jobs.doctor.installed import known_modules, software
+from tests import ROOT
 
 _OURS = {"experiment", "search", "spark_jobs"}
+_DIGEST = "from spark_jobs.doctor.installed import software; print(software(()).source)"
 _LOADED = (
     "import sys, experiment, spark_jobs.slot.slot, spark_jobs.zygote.zygote; "
     "print(*[n for n in sys.modules if n.partition('.')[0] == 'search'])"
@@ -33,6 +37,35 @@ def package_of(module: str) -> str:
     """Return the package that is installed for a module; `google` is shared by many."""
     parts = module.split(".")
     return ".".join(parts[: 2 if parts[0] == "google" else 1])
+
+
+def source_in(place: Path, cwd: Path) -> str:
+    """Return the digest of our packages in a folder or a zip."""
+    printed = subprocess.run(
+        [sys.executable, "-P", "-c", _DIGEST],
+        env=os.environ | {"PYTHONPATH": str(place)},
+        cwd=cwd,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return printed.stdout
+
+
+def test_sources_are_the_same_in_a_checkout_an_installation_and_a_zip(tmp_path):
+    checkout, installed = tmp_path / "checkout", tmp_path / "installed"
+    for package in _OURS:
+        unneeded = shutil.ignore_patterns("__pycache__", "frontend")
+        shutil.copytree(ROOT / package, checkout / package, ignore=unneeded)
+    shutil.make_archive(str(tmp_path / "ours"), "zip", checkout)
+    shutil.copytree(checkout, installed)
+    beside = installed / "experiment" / "tab" / "entry-point" / "spark_tf_experiment_tab"
+    beside.rename(installed / beside.name)  # as a wheel has it
+    places = (checkout, installed, tmp_path / "ours.zip")
+    assert len({source_in(place, tmp_path) for place in places}) == 1
+    with (checkout / "search" / "values.py").open("a") as file:
+        file.write("# changed\n")
+    assert source_in(checkout, tmp_path) != source_in(installed, tmp_path)
 
 
 def test_every_package_that_a_slot_imports_is_compared():
