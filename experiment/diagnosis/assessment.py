@@ -286,8 +286,8 @@ def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fin
     if twice:
         got = f"GPU {', '.join(sorted(twice))} in {max(assigned.values())} slots at once"
         advice = (
-            "the Spark workers of this host list the same GPUs: give each worker its own with its "
-            "discovery script or CUDA_VISIBLE_DEVICES"
+            "the Spark workers of this host list the same GPUs: give each worker a discovery "
+            "script that lists its own"
         )
         wanted = "one slot per GPU" if share == 1 else f"at most {share} slots per GPU"
         yield finding(level="red", got=got, expected=wanted, advice=advice)

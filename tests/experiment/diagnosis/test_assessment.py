@@ -224,6 +224,12 @@ def test_gpus_of_a_host(gpus, share, level, got):
     assert bool(finding.advice) == (level != "ok")
 
 
+def test_the_advice_for_a_gpu_in_two_slots_names_what_spark_gets_the_addresses_from():
+    finding = judged(sick(), sick(), check="gpus")
+    assert "discovery script" in finding.advice
+    assert "CUDA_VISIBLE_DEVICES" not in finding.advice  # Spark's script ignores it
+
+
 @pytest.mark.parametrize("present", [0, 4])
 def test_gpus_that_spark_knows_and_no_slot_requests(present):
     slot = sick(gpus=Gpus((), present))
