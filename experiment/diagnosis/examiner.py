@@ -92,7 +92,7 @@ class Examiner:
         settings = self._try_in_time("settings", self.session.data_settings) or DataSettings()
         seen = None
         if data is not None:
-            seen = self._try_in_time("data", lambda: look_at_data(str(data), settings))
+            seen = self._try("data", lambda: self._seen(str(data), settings))
         given = self.session.default_logdir() if logdir is None else logdir
         path = "" if data is None else str(data)
         with self._folder(Location.parse(given, "logdir"), settings) as (folder, content):
@@ -136,6 +136,23 @@ class Examiner:
     def _try_in_time(self, check: str, step: Callable[[], Any]) -> Any:
         """Run a step as `_try` does, in limited time, since a host may not answer."""
         return self._try(check, lambda: _in_time(step, self.timeout / 3))
+
+    def _seen(self, data: str, settings: DataSettings) -> Data | None:
+        """Return the data as the driver sees it; None if it cannot, as only trials have to."""
+        try:
+            seen: Data = _in_time(lambda: look_at_data(data, settings), self.timeout / 3)
+        except OSError as error:
+            unseen = Finding(
+                check="data",
+                host=DRIVER,
+                level="warning",
+                got=in_a_line(error),
+                expected="the data, to compare with that of executors",
+                advice="change nothing if only executors have it: trials read it there",
+            )
+            self.findings.append(unseen)
+            return None
+        return seen
 
     def _pickled(self, train: Callable[..., Any]) -> bytes:
         """Return the pickled train function; empty if it cannot be pickled."""
