@@ -1,18 +1,18 @@
-"""Replacing functions of other packages for a while."""
+"""Replacing attributes of other packages for a while."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 
 @contextlib.contextmanager
-def replaced(target: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+def replaced(target: Any, name: str, value: Any) -> Iterator[None]:
     """Replace an attribute of a module, a class or an object during the block."""
     inherited = name not in vars(target)
     original = getattr(target, name)
-    setattr(target, name, function)
+    setattr(target, name, value)
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,8 @@ from spark_jobs.strategies.replacing import replaced
 
 _TRAINER = "keras.src.backend.tensorflow.trainer"
 
-Correction = tuple[Any, str, Callable[..., Any]]
-"""An object, the name of its attribute, and the function to put there."""
+Correction = tuple[Any, str, Any]
+"""An object, the name of its attribute, and what to put there, mostly a function."""
 
 
 @contextlib.contextmanager
@@ -62,12 +62,13 @@ def corrected_fit(strategy: Any, collectives: Communicator, lags: Lags) -> Itera
                     _average_metrics_of_epochs(trainer, collectives),
                     _reset_metrics_together(trainer, collectives),
                     _clip_sum_of_gradients(trainer, strategy),
+                    _branch_outside_of_replicas(trainer, strategy),
                     _share_loss_of_one_number(),
                     _skip_steps_together(trainer, strategy),
                     _agree_in_fit(trainer, strategy, collectives, lags),
                 ]
-            for target, name, function in corrections:
-                entered.enter_context(replaced(target, name, function))
+            for target, name, value in corrections:
+                entered.enter_context(replaced(target, name, value))
 
         def refuse_other_backends(keras: ModuleType) -> None:
             if (error := problem_of_backend(keras.backend.backend())) is not None:
@@ -235,6 +236,34 @@ def _clip_sum_of_gradients(trainer: ModuleType, strategy: Any) -> Correction:
     return BaseOptimizer, "_clip_gradients", clip_gradients
 
 
+def _branch_outside_of_replicas(trainer: ModuleType, strategy: Any) -> Correction:
+    """Let optimizers accumulate gradients, or overwrite weights by their average now and then.
+
+    Keras asks within each replica whether a step is due for that. TensorFlow exchanges nothing in a
+    branch there. So the replicas ask together, and then each goes on within the branch.
+    """
+    from keras.src import ops
+    from keras.src.optimizers import base_optimizer
+
+    tf = trainer.tf
+
+    def branch(distribution: Any, due: Any, *functions: Any) -> None:
+        def of_replicas(function: Any) -> Callable[[], Any]:
+            return lambda: distribution.extended.call_for_each_replica(_called, args=(function,))
+
+        first = distribution.experimental_local_results(due)[0]  # all are equal
+        ops.cond(first, *map(of_replicas, functions))
+
+    def cond(due: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+        context = _replica_of(tf, strategy)
+        if context is None:
+            return ops.cond(due, then, otherwise)
+        return context.merge_call(branch, args=(due, then, otherwise))
+
+    # Of this module alone: schedules of the learning rate may branch within a replica.
+    return base_optimizer, "ops", SimpleNamespace(**{**vars(ops), "cond": cond})
+
+
 def _share_loss_of_one_number() -> Correction:
     """Divide by the number of workers a loss of which a user's function has taken the mean.
 
@@ -277,6 +306,10 @@ def _skip_steps_together(trainer: ModuleType, strategy: Any) -> Correction:
         return tf.equal(infinite, 0)
 
     return LossScaleOptimizer, "check_finite", check_finite
+
+
+def _called(function: Callable[[], Any]) -> Any:
+    return function()
 
 
 def _replica_of(tf: Any, strategy: Any) -> Any:

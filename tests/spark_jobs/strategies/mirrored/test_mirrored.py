@@ -53,7 +53,7 @@ def test_two_workers_train_the_model_of_one(gangs, optimizer, normalized):
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_two_workers_clip_gradients_and_reduce_losses_as_one(gangs):
+def test_two_workers_clip_and_accumulate_gradients_and_reduce_losses_as_one(gangs):
     one, first, second = both(gangs, functions.trained_with)
     for name, found in first.items():
         assert difference(one[name]["weights"], found["weights"]) < 1e-5, name

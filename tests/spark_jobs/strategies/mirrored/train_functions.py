@@ -104,12 +104,19 @@ def trained_with(worker: Worker) -> dict[str, dict[str, Any]]:
 
         sgd, losses = keras.optimizers.SGD, keras.losses
         usual = losses.SparseCategoricalCrossentropy(from_logits=True)
+        rates = keras.optimizers.schedules.CosineDecay(0.01, 9, warmup_target=0.1, warmup_steps=2)
         # The norm of a gradient is about 1.5 here.
         made = {
             "clipnorm": (sgd(0.1, clipnorm=0.5), usual),
             "global_clipnorm": (sgd(0.1, global_clipnorm=0.5), usual),
             "clipvalue": (sgd(0.1, clipvalue=0.01), usual),
             "one number": (sgd(0.1), mean),
+            "accumulated": (sgd(rates, gradient_accumulation_steps=2, global_clipnorm=0.5), usual),
+            "averaged": (sgd(rates, use_ema=True, ema_overwrite_frequency=2), usual),
+            "accumulated and scaled": (
+                keras.optimizers.LossScaleOptimizer(sgd(0.1, gradient_accumulation_steps=2)),
+                usual,
+            ),
         }
         images, labels = digits(4 * BATCH)
         found = {}
