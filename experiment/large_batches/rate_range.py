@@ -113,10 +113,11 @@ def learning_rate_range(
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
         raise InvalidArgument("build", "a function that returns a compiled model", shown(build))
-    _raise_rate(optimizer, float(low), float(high), steps)
+    counter = _raise_rate(optimizer, float(low), float(high), steps)
     rates: list[float] = []
     losses: list[float] = []
-    for _, batch in zip(range(steps), batches, strict=False):
+    for step, batch in zip(range(steps), batches, strict=False):
+        counter.assign(step)  # it omits steps that a scaled loss skips
         rate = float(optimizer.learning_rate)
         model.reset_metrics()
         loss = float(model.train_on_batch(*batch, return_dict=True)["loss"])
@@ -134,12 +135,18 @@ def learning_rate_range(
     return RateCurve(rates=tuple(rates), losses=tuple(losses))
 
 
-def _raise_rate(optimizer: Any, low: float, high: float, steps: int) -> None:
-    """Let an optimizer's learning rate grow exponentially, over a number of batches."""
+def _raise_rate(optimizer: Any, low: float, high: float, steps: int) -> Any:
+    """Let an optimizer's learning rate grow exponentially, over a number of batches.
+
+    Returns:
+        The optimizer's variable for the number of batches so far, on which the rate depends.
+    """
     import keras
 
     rising = keras.optimizers.schedules.ExponentialDecay(low, steps - 1, high / low)
     optimizer.learning_rate = rising
+    # The property `iterations` is no variable if the optimizer accumulates gradients.
+    return getattr(optimizer, "inner_optimizer", optimizer)._iterations
 
 
 def _batches(data: Any, size: int) -> Iterator[tuple[Any, ...]]:
