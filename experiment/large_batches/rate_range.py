@@ -12,6 +12,7 @@ import numpy as np
 from experiment.large_batches.samples import Samples
 from search.checks import check_integer, check_number
 from search.errors import InvalidArgument, shown
+from spark_jobs.trial import context
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -88,6 +89,9 @@ def learning_rate_range(
     (L. N. Smith: Cyclical Learning Rates for Training Neural Networks, arXiv:1506.01186, section
     3.3). The result holds for the batch size with which it was measured.
 
+    In a trial on several slots all workers call it, and all get the same result, with the mean of
+    their losses.
+
     Args:
         build: Returns a compiled model of Keras; the learning rate of its optimizer is replaced.
         data: `(x, y)` or `(x, y, sample_weight)` of arrays, of which shuffled batches are taken; or
@@ -120,7 +124,7 @@ def learning_rate_range(
         counter.assign(step)  # it omits steps that a scaled loss skips
         rate = float(optimizer.learning_rate)
         model.reset_metrics()
-        loss = float(model.train_on_batch(*batch, return_dict=True)["loss"])
+        loss = _mean_of_workers(model.train_on_batch(*batch, return_dict=True)["loss"])
         if not math.isfinite(loss):
             break
         rates.append(rate)
@@ -147,6 +151,16 @@ def _raise_rate(optimizer: Any, low: float, high: float, steps: int) -> Any:
     optimizer.learning_rate = rising
     # The property `iterations` is no variable if the optimizer accumulates gradients.
     return getattr(optimizer, "inner_optimizer", optimizer)._iterations
+
+
+def _mean_of_workers(loss: Any) -> float:
+    """Return the mean loss of all workers, by which they end at the same step."""
+    trial = context.current()
+    if trial is None or trial.communicator is None:
+        return float(loss)
+    trial.communicator.meet()  # some make a step for longer than others
+    (mean,) = trial.communicator.all_reduce([float(loss)])
+    return float(mean)
 
 
 def _batches(data: Any, size: int) -> Iterator[tuple[Any, ...]]:

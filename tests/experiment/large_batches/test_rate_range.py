@@ -9,6 +9,8 @@ from sklearn.datasets import load_digits
 import experiment
 from experiment.large_batches.rate_range import RateCurve
 from search.errors import InvalidArgument
+from spark_jobs.trial.context import TrialContext, entered
+from tests.spark_jobs.communicator.gangs import results
 
 
 def digits():
@@ -115,6 +117,22 @@ def test_it_ends_at_a_loss_that_is_not_finite():
     assert len(curve.losses) == 2
     with pytest.raises(InvalidArgument, match="^low: expected a rate whose loss is finite, got 1e"):
         experiment.learning_rate_range(lambda: linear("sgd"), batches[2:], steps=9)
+
+
+def test_all_workers_get_the_mean_losses_and_end_at_the_same_step(tmp_path):
+    """One that ended alone would not take part in the next step, for which the others wait."""
+    x = np.ones((4, 1), "float32")
+
+    def call(communicator):
+        rank = communicator.rank
+        trial = TrialContext(params={}, folder=tmp_path, rank=rank, communicator=communicator)
+        batches = [(x, x), (x, x), (x, x * np.nan)] if rank else [(x, 2 * x)]
+        with entered(trial):
+            return experiment.learning_rate_range(lambda: linear("sgd"), batches, steps=9)
+
+    first, second = results(2, call)
+    assert first == second
+    assert first.losses == pytest.approx([(4 + 1) / 2] * 2, abs=1e-4)
 
 
 def test_a_training_with_a_negative_loss_diverges_where_that_rises():
