@@ -266,6 +266,15 @@ def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fi
         yield finding(check="memory", level="warning", got=got, expected=wanted, advice=advice)
     else:
         yield finding(check="memory", level="ok", got=got)
+    if space.kills_all:
+        yield finding(
+            check="out of memory",
+            level="warning",
+            got="the kernel kills all processes of an executor's container (memory.oom.group is 1)",
+            expected="only the trial that exhausts its memory",
+            advice="set singleProcessOOMKill: true for the kubelets, from Kubernetes 1.32 on; or "
+            "leave more room for trials: spark.executor.memoryOverhead",
+        )
 
 
 def _kept(host: str, slots: Sequence[Found]) -> Iterator[Finding]:

@@ -25,8 +25,8 @@ class Finding:
 
     Attributes:
         check: The check's name: 'software', 'tensorflow', 'train', 'driver', 'clock', 'logdir',
-            'data', 'space', 'memory', 'gpus', 'workers', 'shared import', 'settings',
-            'authentication' or 'slots'.
+            'data', 'space', 'memory', 'out of memory', 'gpus', 'workers', 'shared import',
+            'settings', 'authentication' or 'slots'.
         host: Spark's name of the host; 'driver' for the driver, or for all hosts.
         level: 'ok'; 'warning' if searches run, but not as well; 'red' if they fail.
         got: The state that the check found.

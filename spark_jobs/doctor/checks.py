@@ -28,6 +28,7 @@ from spark_jobs.storage.host_cache import HostCache
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
+from spark_jobs.trial.memory.control_groups import are_killed_together
 from spark_jobs.warm.executor import spark_folder
 from spark_jobs.zygote.shared_import import zygote_environment
 
@@ -183,6 +184,7 @@ def room(settings: DataSettings) -> Space:
         cache=cache.room(),
         scratch_folder=scratch,
         cache_folder=str(cache.folder),
+        kills_all=are_killed_together(),
     )
 
 

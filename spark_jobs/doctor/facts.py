@@ -80,7 +80,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
-    """The free space of a host, in bytes.
+    """The free space of a host, in bytes, and what the kernel does where memory is short.
 
     Attributes:
         memory: Free memory.
@@ -88,6 +88,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         cache: Free bytes on the disk of the cache; with `data`, the bytes that its copies may take.
         scratch_folder: Spark's local folder.
         cache_folder: The cache's folder.
+        kills_all: Whether the kernel, out of memory, kills all processes of a container, not one.
     """
 
     memory: int
@@ -95,6 +96,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     cache: int
     scratch_folder: str
     cache_folder: str
+    kills_all: bool = False
 
 
 class Gpus(msgspec.Struct, frozen=True):

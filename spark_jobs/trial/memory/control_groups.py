@@ -45,6 +45,15 @@ def memory_limits() -> Iterator[int]:
                 yield int((folder / limit).read_text())
 
 
+def are_killed_together() -> bool:
+    """Return whether the kernel, out of memory, kills all processes of such a group, not one."""
+    for folder in memory_groups():
+        with contextlib.suppress(OSError):  # not in version 1, nor at the root of a host
+            if (folder / "memory.oom.group").read_text().strip() == "1":
+                return True
+    return False
+
+
 def free_share() -> float:
     """Return the smallest free share of these groups' limits; 1 without a limit.
 

@@ -205,6 +205,17 @@ def test_memory_for_all_slots_of_a_host():
     assert (finding.level, finding.got) == ("warning", "8.59 GB free for 11 slots")
 
 
+def test_an_executor_that_dies_with_a_trial_that_runs_out_of_memory():
+    assert "out of memory" not in {finding.check for finding in assess((SOUND,), EXPECTED)}
+    space = msgspec.structs.replace(SOUND.space, kills_all=True)
+    finding = judged(sick(space=space), check="out of memory")
+    assert (finding.level, finding.host) == ("warning", SOUND.host)
+    assert finding.got == (
+        "the kernel kills all processes of an executor's container (memory.oom.group is 1)"
+    )
+    assert "singleProcessOOMKill" in finding.advice
+
+
 @pytest.mark.parametrize(
     ("gpus", "share", "level", "got"),
     [

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
-from spark_jobs.doctor.checks import _run_python, look_at_data
+import pytest
+
+from spark_jobs.doctor import checks
+from spark_jobs.doctor.checks import _run_python, look_at_data, room
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.zygote.shared_import import SECRETS
 from tests.spark_jobs.data.files import put
@@ -20,6 +23,12 @@ def test_the_process_that_loads_a_train_function_has_the_environment_of_a_trial(
     found = json.loads(_run_python(LOOK, b"", changes, 60.0))
     assert not found.keys() & {*SECRETS, "OMP_NUM_THREADS"}
     assert found["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_host_tells_whether_trials_that_run_out_of_memory_end_its_executor(monkeypatch, killed):
+    monkeypatch.setattr(checks, "are_killed_together", lambda: killed)
+    assert room(DataSettings()).kills_all is killed
 
 
 def test_trials_copy_data_of_a_store_and_none_of_their_host(tmp_path):

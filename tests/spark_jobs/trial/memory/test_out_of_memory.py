@@ -243,6 +243,15 @@ def test_without_a_limit_all_memory_of_the_groups_is_free(groups, tmp_path):
     assert control_groups.free_share() == 1.0
 
 
+@pytest.mark.parametrize("folder", ["spark/executor 1", "spark", ""])
+def test_a_group_or_one_above_may_be_killed_as_a_whole(groups, folder):
+    assert not control_groups.are_killed_together()
+    write(groups, folder, "memory.oom.group", "0\n")
+    assert not control_groups.are_killed_together()
+    write(groups, folder, "memory.oom.group", "1\n")
+    assert control_groups.are_killed_together()
+
+
 def test_the_kills_of_the_own_group_count(groups):
     write(groups, "spark/executor 1", "memory.events", EVENTS)
     write(groups, "", "memory.events", "oom_kill 9\n")
