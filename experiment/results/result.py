@@ -124,6 +124,8 @@ class Result(ScoredTrials):
     def curves(self) -> pandas.DataFrame:
         """Return the metrics that the trials reported, a row per point, from their event files.
 
+        Of a trial that ran again they are those of its last attempt.
+
         `curves().pivot(index="step", columns="trial", values="value")` of one metric draws them.
 
         Returns:
