@@ -41,9 +41,16 @@ class ExecutorBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has 
     def submit(
         self, func: Callable[[], Any], callback: Callable[[Future[Any]], None] | None = None
     ) -> Future[Any]:
-        """Submit a batch."""
+        """Submit a batch; the future has the error if it cannot be submitted.
+
+        joblib submits most batches in callbacks. It would lose an error there, and wait for ever.
+        """
         self._futures = [future for future in self._futures if not future.done()]
-        future = self._pool.submit(func)
+        try:
+            future = self._pool.submit(func)
+        except Exception as error:
+            future = Future()
+            future.set_exception(error)
         self._futures.append(future)
         if callback is not None:
             future.add_done_callback(callback)
