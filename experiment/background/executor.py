@@ -128,6 +128,7 @@ class SparkExecutor(Executor):
         self._opened = threading.Event()
         self._ended = threading.Event()
         self._readers = ThreadPoolExecutor(_READERS, "experiment-results")
+        self._own_threads: set[threading.Thread] = set()  # those that run callbacks of futures
         self._search = Handle(lambda: self._run(spark, settings))
         self._wait(self._opened)
         if self._outbox is None:
@@ -157,6 +158,7 @@ class SparkExecutor(Executor):
 
     def _put(self, call: Call, sent: Sent | OSError) -> None:
         """Let a call run whose files are written. Runs in the outbox's thread."""
+        self._own_threads.add(threading.current_thread())
         if isinstance(sent, OSError):
             failure = Failure(kind="machine", message=f"the call cannot be written: {sent}")
             self._calls.fail(call, CallFailed(failure))
@@ -169,13 +171,15 @@ class SparkExecutor(Executor):
         """Accept no more calls, and free the slots when all submitted calls are done.
 
         Args:
-            wait: Whether to return only then; Ctrl-C ends the calls that still run.
+            wait: Whether to return only then; Ctrl-C ends the calls that still run. In a callback
+                of a future it returns at once.
             cancel_futures: Whether to cancel the calls that have not started.
         """
         self._calls.close(cancel=cancel_futures)
         if self._control is not None:
             self._control.wake()
-        if wait:
+        # A callback would wait for the end of its own thread.
+        if wait and threading.current_thread() not in self._own_threads:
             self._wait(self._ended)
 
     def joblib_backend(self) -> Any:
@@ -221,6 +225,7 @@ class SparkExecutor(Executor):
 
     def _run(self, spark: Any, settings: Settings) -> Result:
         """Run the calls as the trials of a search, in the search's thread."""
+        self._own_threads.add(threading.current_thread())
         problem: str | None = "the executor could not start"
         try:
             # Late: it loads grpc and tensorboard.
@@ -278,6 +283,7 @@ class SparkExecutor(Executor):
 
     def _settle(self, future: Future[Any], result: TrialResult) -> None:
         """Set a future's result or error. Runs in a thread, since it reads files."""
+        self._own_threads.add(threading.current_thread())
         try:
             value = self._value(result)
         except Exception as error:

@@ -268,6 +268,47 @@ def test_a_call_that_cannot_be_written_fails(spark, logdir, monkeypatch):
         assert pool.submit(int, "2").result(LONG) == 2
 
 
+def shuts_down_in_a_callback(pool, future):
+    """Let a callback of a future shut its executor down; return a list that then has an item."""
+    returned = []
+
+    def shut_down(done):
+        pool.shutdown()
+        returned.append(done)
+
+    future.add_done_callback(shut_down)
+    return returned
+
+
+def test_shutdown_in_a_callback_does_not_wait_for_the_callback(spark, logdir):
+    pool = experiment.executor(spark, logdir=logdir, parallelism=1)
+    returned = shuts_down_in_a_callback(pool, pool.submit(int, "1"))
+    wait_until(lambda: returned)
+    pool.shutdown()
+
+
+def test_shutdown_in_a_callback_of_a_call_that_cannot_be_written(spark, logdir, monkeypatch):
+    def refuse(self, location, source, length=None):
+        raise OSError(errno.ENOSPC, "No space left on device", location.path)
+
+    pool = experiment.executor(spark, logdir=logdir, parallelism=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "write", refuse)
+        returned = shuts_down_in_a_callback(pool, pool.submit(int, "1"))
+        wait_until(lambda: returned)
+    pool.shutdown()
+
+
+def test_shutdown_in_a_callback_of_an_interrupted_call(spark, logdir, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        with experiment.executor(spark, logdir=logdir, parallelism=1) as pool:
+            running = pool.submit(calls.hang_in, tmp_path)
+            returned = shuts_down_in_a_callback(pool, running)
+            wait_until(lambda: processes_in(tmp_path))
+            raise KeyboardInterrupt
+    assert returned == [running]
+
+
 @pytest.mark.usefixtures("own_zygotes")
 def test_a_call_whose_slot_was_lost_runs_again(spark, logdir, tmp_path):
     def lose_the_first_slot():
