@@ -128,7 +128,7 @@ def pickle_function(
         name, value, cause = found
         got = f"one that refers to {name!r} ({type(value).__name__}): {_reason(cause)}"
         where = "the train function" if argument == "train" else argument
-        hint = f"make {name!r} inside {where}"
+        hint = _remedy(cause) or f"make {name!r} inside {where}"
         raise InvalidArgument(argument, "a function that can be pickled", got, hint) from None
 
 
@@ -150,7 +150,8 @@ def pickle_arguments(
     except Exception as error:
         named = [*((f"args[{i}]", value) for i, value in enumerate(args)), *kwargs.items()]
         name, _, cause = next(_unpicklable(named, take), ("arguments", None, error))
-        raise InvalidArgument(name, "a value that can be pickled", _reason(cause)) from None
+        expected = "a value that can be pickled"
+        raise InvalidArgument(name, expected, _reason(cause), _remedy(cause)) from None
 
 
 def sizes_of_variables(train: Callable[..., Any]) -> dict[str, int]:
@@ -181,6 +182,19 @@ class _TooLarge(Exception):
         return f"more than {LARGEST_FUNCTION >> 20} MiB; every slot would get a copy of it"
 
 
+class _NotForTrials(Exception):
+    """An object that can be pickled, but not used in trials.
+
+    Args:
+        reason: The reason.
+        remedy: What to use instead.
+    """
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        self.remedy = remedy
+        super().__init__(reason)
+
+
 class _LimitedBuffer(io.BytesIO):
     """Raises as soon as pickled data exceeds the limit, rather than after gigabytes."""
 
@@ -193,14 +207,11 @@ class _LimitedBuffer(io.BytesIO):
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
     """Sends functions with their source; see `user_sources`.
 
-    Refuses a session of Spark Connect, which can be pickled but not used on executors.
+    Refuses objects of Spark that can be pickled but not used in trials.
     """
 
     def reducer_override(self, value: Any) -> Any:
-        # Not imported here: it needs gRPC, and is loaded already if there is such a session.
-        connect = sys.modules.get("pyspark.sql.connect.session")
-        if connect is not None and issubclass(type(value), connect.SparkSession):
-            raise TypeError("the SparkSession exists on the driver only")
+        _refuse_of_spark(type(value))
         reduced = super().reducer_override(value)
         if type(value) is not types.FunctionType or reduced is NotImplemented:
             return reduced  # NotImplemented: executors import it
@@ -211,6 +222,21 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         make, arguments, *state = reduced
         source = value.__code__.co_filename, number, lines
         return (function_with_source, (*source, make, arguments), *state)
+
+
+def _refuse_of_spark(kind: type) -> None:
+    """Raise for the type of an object of Spark that can be pickled but not used in trials."""
+    # Not imported here: the modules are loaded already if there are such objects.
+    connect = sys.modules.get("pyspark.sql.connect.session")  # needs gRPC
+    if connect is not None and issubclass(kind, connect.SparkSession):
+        raise TypeError("the SparkSession exists on the driver only")
+    pyspark = sys.modules.get("pyspark")  # the client of Spark Connect has neither
+    if issubclass(kind, getattr(pyspark, "Broadcast", ())):
+        raise _NotForTrials("Spark sends no broadcasts to trials", "refer to the broadcast's value")
+    if issubclass(kind, getattr(pyspark, "Accumulator", ())):
+        raise _NotForTrials(
+            "trials cannot add to an accumulator of Spark", "return the number instead"
+        )
 
 
 def _source(function: types.FunctionType) -> tuple[int, list[str]]:
@@ -273,6 +299,10 @@ def _global_names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _global_names(constant)
+
+
+def _remedy(error: Exception) -> str:
+    return error.remedy if isinstance(error, _NotForTrials) else ""
 
 
 def _reason(error: Exception) -> str:

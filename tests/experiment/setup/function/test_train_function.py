@@ -7,11 +7,14 @@ import traceback
 import types
 
 import cloudpickle
+import pyspark
 import pytest
+from pyspark.accumulators import AddingAccumulatorParam
 
 from experiment.setup.function.train_function import (
     LARGEST_FUNCTION,
     check_arguments,
+    pickle_arguments,
     pickle_function,
 )
 from search.errors import InvalidArgument
@@ -384,6 +387,35 @@ def test_a_spark_context_is_refused_with_our_own_message():
     assert error.got == (
         "one that refers to 'spark' (list): the SparkContext exists on the driver only"
     )
+
+
+@pytest.fixture
+def broadcast():
+    """A broadcast as on a driver that can be pickled, without Spark."""
+    made = pyspark.Broadcast(path="/nowhere")
+    made._jbroadcast = types.SimpleNamespace(id=lambda: 7)
+    made._pickle_registry = set()
+    return made
+
+
+def test_a_broadcast_is_refused_as_trials_cannot_read_it(broadcast):
+    error = refusal(pickle_function, lambda lr: broadcast.value)
+    assert error.got == (
+        "one that refers to 'broadcast' (Broadcast): Spark sends no broadcasts to trials"
+    )
+    assert error.hint == "refer to the broadcast's value"
+    assert not broadcast._pickle_registry  # else Spark would send it with the caller's next job
+    with pytest.raises(InvalidArgument, match=r"args\[0\]: .* no broadcasts .*; refer to the"):
+        pickle_arguments([broadcast], {})
+
+
+def test_an_accumulator_is_refused_as_it_would_count_nothing():
+    total = pyspark.Accumulator(0, 0, AddingAccumulatorParam(0))
+    error = refusal(pickle_function, lambda lr: total.add(1))
+    assert error.got == (
+        "one that refers to 'total' (Accumulator): trials cannot add to an accumulator of Spark"
+    )
+    assert error.hint == "return the number instead"
 
 
 def test_only_the_first_line_of_a_reason_is_shown():
