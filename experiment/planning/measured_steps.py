@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import math
 import statistics
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from experiment.setup.function.train_function import signature_of
 from search.errors import InvalidArgument
 from spark_jobs.strategies.fits import Around, around_fits
 
@@ -44,7 +44,7 @@ class FirstSteps:
         self._train = train
         self._steps = steps
         self.__name__ = getattr(train, "__name__", type(train).__name__)
-        self.__signature__ = inspect.signature(train)
+        self.__signature__ = signature_of(train)
 
     def __call__(self, **params: Any) -> dict[str, float]:
         """Call the train function with its arguments, and return what was measured.

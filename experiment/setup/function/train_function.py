@@ -43,12 +43,48 @@ def check_arguments(
         hint = "return the score; call a coroutine by asyncio.run()"
         raise InvalidArgument("train", "a function that returns its score", kind, hint)
     try:
-        parameters = inspect.signature(train).parameters
+        parameters = signature_of(train).parameters
     except (TypeError, ValueError):  # a builtin without a signature: the call will show it
         return
     given = set(names)
     _check_accepted(parameters, given)
     _check_required(parameters, given, conditional)
+
+
+def signature_of(train: Callable[..., Any]) -> inspect.Signature:
+    """Return a function's signature; for a decorated one, that of what decides about arguments.
+
+    `inspect.signature` returns that of the innermost function, although a decorator may pass some
+    of its arguments itself.
+
+    Raises:
+        TypeError: It is no function.
+        ValueError: It is a builtin without a signature.
+    """
+    return inspect.signature(_behind_decorators(train), follow_wrapped=False)
+
+
+def _behind_decorators(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function behind decorators that pass on all arguments that they get."""
+    if isinstance(function, functools.partial):
+        inner = _behind_decorators(function.func)
+        return functools.partial(inner, *function.args, **function.keywords)
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is None or not _passes_on_all(function):
+        return function
+    if inspect.ismethod(function):
+        wrapped = types.MethodType(wrapped, function.__self__)
+    return _behind_decorators(wrapped)
+
+
+def _passes_on_all(decorated: Callable[..., Any]) -> bool:
+    """Return whether a decorated function takes `*args, **kwargs` and nothing else."""
+    try:
+        parameters = inspect.signature(decorated, follow_wrapped=False).parameters.values()
+    except ValueError:  # a builtin, such as functools.cache
+        return True
+    kinds = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
+    return [parameter.kind for parameter in parameters] == kinds
 
 
 def _check_accepted(parameters: Mapping[str, inspect.Parameter], given: set[str]) -> None:
@@ -170,7 +206,7 @@ def sizes_of_variables(train: Callable[..., Any]) -> dict[str, int]:
 def required_arguments(train: Callable[..., Any]) -> list[str]:
     """Return the named arguments without a default, which a search has to pass."""
     try:
-        parameters = inspect.signature(train).parameters.values()
+        parameters = signature_of(train).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature
         return []
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

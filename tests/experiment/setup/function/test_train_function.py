@@ -16,6 +16,7 @@ from experiment.setup.function.train_function import (
     check_arguments,
     pickle_arguments,
     pickle_function,
+    required_arguments,
 )
 from search.errors import InvalidArgument
 
@@ -60,6 +61,28 @@ def logged(function):
     return call
 
 
+def with_data(function):
+    @functools.wraps(function)
+    def call(**params):
+        return function([1, 2], **params)
+
+    return call
+
+
+def with_three_epochs(function):
+    @functools.wraps(function)
+    def call(lr):
+        return function(lr, epochs=3)
+
+    return call
+
+
+class Logged:
+    @logged
+    def train(self, lr):
+        return lr
+
+
 @pytest.mark.parametrize(
     "train",
     [
@@ -76,6 +99,11 @@ def logged(function):
         functools.partial(lambda lr, data: lr, data="data"),
         functools.partial(accepts_lr, lr=0.5),
         logged(accepts_lr),
+        with_data(lambda data, lr: lr),
+        logged(with_data(lambda data, lr: lr)),
+        functools.partial(with_data(lambda data, lr, epochs: lr), epochs=3),
+        functools.lru_cache(accepts_lr),
+        Logged().train,
         Model().train,
         Model(),
         Model.build,
@@ -158,6 +186,30 @@ def test_an_argument_that_is_not_accepted_is_named_with_the_accepted_ones(train,
     error = refusal(check_arguments, train, ["lr"])
     assert error.expected == "a function that accepts 'lr'"
     assert error.got == f"one that accepts {accepted}"
+
+
+def trains(lr, epochs):
+    return lr
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        with_three_epochs(trains),
+        logged(with_three_epochs(trains)),
+        functools.partial(logged(trains), epochs=3),
+        functools.partial(logged(with_three_epochs(trains))),
+        functools.lru_cache(with_three_epochs(trains)),
+    ],
+)
+def test_a_decorator_that_takes_certain_arguments_decides_which(train):
+    assert required_arguments(train) == ["lr"]
+    check_arguments(train, ["lr"])
+
+
+@pytest.mark.parametrize("train", [logged(accepts_lr), Logged().train, with_three_epochs(trains)])
+def test_an_argument_that_a_decorated_function_does_not_accept_is_refused(train):
+    assert refusal(check_arguments, train, ["lr", "momentum"]).got == "one that accepts lr"
 
 
 def test_self_is_no_argument_of_a_bound_method():
