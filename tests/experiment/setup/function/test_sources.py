@@ -18,8 +18,28 @@ class Fits:
         return True
 
 
+class Model:
+    def __init__(self, depth):
+        self.depth = depth
+        self.layers = [object()]  # it is shown with its address
+
+    def train(self, lr):
+        return lr
+
+    def __call__(self, lr):
+        return lr
+
+    @classmethod
+    def build(cls, lr):
+        return lr
+
+
 def hash_in_call(constraint, **settings):
     return hash_of_constraint(constraint)
+
+
+def hash_of_train_in_call(train, **settings):
+    return hash_of_train(train, b"")
 
 
 def test_a_function_is_hashed_by_its_source():
@@ -32,6 +52,37 @@ def test_a_function_without_source_is_hashed_by_its_pickled_bytes_or_its_name():
     assert hash_of_train(len, b"pickled") == hashlib.sha256(b"pickled").hexdigest()
     assert hash_of_constraint(len) == hashlib.sha256(b"len").hexdigest()
     assert hash_of_constraint(Fits()) == hashlib.sha256(b"Fits").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("function", "same", "other"),
+    [
+        (
+            functools.partial(fits, 1, seed=0),
+            functools.partial(fits, 1, seed=0),
+            functools.partial(fits, 1, seed=1),
+        ),
+        (functools.partial(fits, 1), functools.partial(fits, 1), functools.partial(fits, 2)),
+        (functools.partial(fits, object()), functools.partial(fits, object()), fits),
+        (Model(3).train, Model(3).train, Model(9).train),
+        (Model(3).build, Model(9).build, Model(3).train),
+    ],
+)
+def test_what_is_bound_to_a_function_counts(function, same, other):
+    first, second, third = (hash_of_train(train, b"") for train in (function, same, other))
+    assert first == second != third
+    first, second, third = (hash_of_constraint(fit) for fit in (function, same, other))
+    assert first == second != third
+
+
+def test_an_object_is_hashed_by_its_call_and_its_attributes():
+    assert hash_of_train(Model(3), b"one") == hash_of_train(Model(3), b"two")
+    assert hash_of_train(Model(3), b"") != hash_of_train(Model(9), b"")
+
+
+def test_a_cached_function_is_hashed_by_its_source():
+    cached = functools.cache(fits)
+    assert hash_of_train(cached, b"") == hash_of_train(fits, b"")
 
 
 def test_no_constraint_has_no_hash():
@@ -51,7 +102,8 @@ def test_the_name_of_a_function(function, name):
     assert name_of(function) == name
 
 
-def test_a_lambda_is_hashed_without_the_call_around_it():
+@pytest.mark.parametrize("hash_in_call", [hash_in_call, hash_of_train_in_call])
+def test_a_lambda_is_hashed_without_the_call_around_it(hash_in_call):
     one = hash_in_call(lambda p: p["a"] * p["b"] < 10, samples=5)
     longer = hash_in_call(
         lambda p: p["a"] * p["b"]
