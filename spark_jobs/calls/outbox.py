@@ -95,7 +95,7 @@ class Outbox:
         self._thread.start()
 
     def put(self, function: Pickled, arguments: Pickled, tell: Tell) -> None:
-        """Queue a call for writing; blocks while the backlog is full.
+        """Queue a call for writing; blocks while the backlog is full, except inside a `tell`.
 
         Args:
             function: The function to call.
@@ -107,9 +107,8 @@ class Outbox:
         with self._changed:
             new = {n: len(d) for n, d in (*parts[0], *parts[1])}
             size = sum(length for name, length in new.items() if not self._is_known(name))
-            self._changed.wait_for(
-                lambda: self._closed or not self._backlog or self._backlog + size <= self._largest
-            )
+            if threading.current_thread() is not self._thread:  # which would wait for itself
+                self._changed.wait_for(lambda: self._closed or self._has_room(size))
             if self._closed:
                 return
             taken = [[self._content(*part) for part in of_one] for of_one in parts]
@@ -126,6 +125,9 @@ class Outbox:
         self._thread.join()
         with contextlib.closing(self._files):
             self._files.remove(self._folder)
+
+    def _has_room(self, size: int) -> bool:
+        return not self._backlog or self._backlog + size <= self._largest
 
     def _is_known(self, name: str) -> bool:
         return name in self._sent or name in self._waiting

@@ -151,6 +151,20 @@ def test_calls_that_cannot_be_written_get_the_error(outbox, files, tmp_path):
     assert int(value_of(ends[1], tmp_path / "trial")) == 7
 
 
+def test_a_call_that_cannot_be_written_may_be_put_again(files, folder):
+    ends = []
+    files.refusal = PermissionError("not yours")
+
+    def try_again(error):
+        ends.append(error)
+        outbox.put(*of(abs, 2), ends.append)
+
+    with contextlib.closing(Outbox(files, folder, largest_backlog=1)) as outbox:
+        outbox.put(*of(abs, 1), try_again)
+        files.gate.set()
+        wait_until(lambda: len(ends) == 2)
+
+
 def test_nothing_is_called_after_the_end(files, folder):
     ends = []
     outbox = Outbox(files, folder, largest_backlog=1)
