@@ -115,6 +115,7 @@ class Mirror:
                 self._files.read(status, file.write, os.fstat(file.fileno()).st_size)
         else:
             beside = path.with_name(f"{PART}mirrored")  # `.x` may be a file, too
+            beside.unlink(missing_ok=True)  # of an update that failed
             with open_new(beside) as file:
                 self._files.read(status, file.write)
             beside.replace(path)

@@ -101,7 +101,7 @@ class HostCache:
         """
 
         def download(part: Path) -> None:
-            with open_new(part) as file:
+            with part.open("wb") as file:
                 files.read(status, file.write)
             if files.status(status.location) != status:  # parts of two versions, perhaps
                 raise OSError(f"{status.location}: {CHANGED}")
@@ -163,6 +163,7 @@ class HostCache:
         make_folder(built.parent)
         part = built.with_name(".part")
         try:
+            part.unlink(missing_ok=True)  # of a process that was killed
             open_new(part).close()  # private to the user, however `make` opens it
             make(part)
             with part.open("rb") as file:

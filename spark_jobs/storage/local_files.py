@@ -1,17 +1,19 @@
 """Files of a run on this host.
 
-Folders have mode 0700 and files 0600: a run may hold data that its trials read.
+Folders have mode 0700 and files 0600: a run may hold data that its trials read. No file is written
+through a link in its place: by one, trials could let the driver overwrite files of its user.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 from pathlib import Path
 from typing import IO
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_regular(path: str | Path) -> IO[bytes]:
@@ -46,10 +48,15 @@ def make_folder(path: Path) -> None:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file beside its place and rename it, so that readers never see a part of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open_new(beside) as file:
-        file.write(data)
-    beside.replace(path)
+    beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    try:
+        with open_new(beside) as file:
+            file.write(data)
+        beside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
 
 
 def open_appending(path: Path, *, new: bool = False) -> int:
@@ -58,10 +65,13 @@ def open_appending(path: Path, *, new: bool = False) -> int:
     Args:
         path: The file.
         new: Whether to raise FileExistsError if the file exists.
+
+    Raises:
+        OSError: It cannot be opened, or is a link.
     """
     return os.open(path, _NEW_FILE | os.O_APPEND | (os.O_EXCL if new else 0), 0o600)
 
 
 def open_new(path: Path) -> IO[bytes]:
-    """Open an empty file for writing, replacing an existing one."""
-    return os.fdopen(os.open(path, _NEW_FILE | os.O_TRUNC, 0o600), "wb")
+    """Create a file for writing; FileExistsError if there is one, or a link."""
+    return os.fdopen(os.open(path, _NEW_FILE | os.O_EXCL, 0o600), "wb")

@@ -149,7 +149,8 @@ def test_a_folder_that_is_not_there_is_an_error(files, source, target):
         mirror.update()
 
 
-def test_a_round_continues_where_the_last_one_failed(files, source, target):
+@pytest.mark.parametrize("suffix", ["log", "json"])
+def test_a_round_continues_where_the_last_one_failed(source, target, suffix):
     class Failing(LocalFiles):
         left = 3
 
@@ -160,7 +161,7 @@ def test_a_round_continues_where_the_last_one_failed(files, source, target):
             super().read(status, sink, offset)
 
     for number in range(7):
-        put(source / f"{number}.log", b"x" * number)
+        put(source / f"{number}.{suffix}", b"x" * number)
     failing = Failing()
     mirror = Mirror(failing, Location.parse(source), target, EVERYTHING)
     while tree(target) != tree(source):

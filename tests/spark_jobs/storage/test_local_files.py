@@ -1,10 +1,12 @@
+import errno
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.storage.local_files import make_folder, open_appending, write_whole
+from spark_jobs.storage.local_files import make_folder, open_appending, open_new, write_whole
 
 
 def mode(path: Path) -> int:
@@ -33,9 +35,46 @@ def test_writing_replaces_and_leaves_nothing_beside(tmp_path):
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"second")]
 
 
-def test_appending_to_a_new_file_refuses_an_old_one(tmp_path):
-    import os
+def test_a_failed_write_leaves_nothing_beside(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_whole(tmp_path / "folder", b"data")
+    assert os.listdir(tmp_path) == ["folder"]
 
+
+@pytest.fixture(params=["kept", None], ids=["a link to a file", "a link to nothing"])
+def linked(request, tmp_path):
+    """A file outside the folder `run`, to which someone who can write to the folder has linked."""
+    (tmp_path / "run").mkdir()
+    target = tmp_path / "mine"
+    if request.param is not None:
+        target.write_text(request.param)
+    yield target
+    assert (target.read_text() if target.exists() else None) == request.param
+
+
+def test_writing_follows_no_link_of_another_process(tmp_path, linked):
+    (tmp_path / "run" / f".file.{os.getpid()}").symlink_to(linked)
+    (tmp_path / "run" / "file").symlink_to(linked)
+    write_whole(tmp_path / "run" / "file", b"data")
+    assert (tmp_path / "run" / "file").read_bytes() == b"data"
+    assert not (tmp_path / "run" / "file").is_symlink()
+
+
+def test_a_new_file_is_not_made_where_a_link_leads(tmp_path, linked):
+    (tmp_path / "run" / "file").symlink_to(linked)
+    with pytest.raises(FileExistsError):
+        open_new(tmp_path / "run" / "file")
+
+
+def test_nothing_is_appended_where_a_link_leads(tmp_path, linked):
+    (tmp_path / "run" / "file").symlink_to(linked)
+    with pytest.raises(OSError) as caught:
+        open_appending(tmp_path / "run" / "file")
+    assert caught.value.errno == errno.ELOOP
+
+
+def test_appending_to_a_new_file_refuses_an_old_one(tmp_path):
     os.close(open_appending(tmp_path / "file", new=True))
     with pytest.raises(FileExistsError):
         open_appending(tmp_path / "file", new=True)

@@ -91,8 +91,9 @@ def test_a_log_is_private(tmp_path):
     assert (tmp_path / "stdout.log").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_full_disk_costs_no_exception(tmp_path):
-    (tmp_path / "stdout.log").symlink_to("/dev/full")
+def test_a_full_disk_costs_no_exception(tmp_path, monkeypatch):
+    opener = "spark_jobs.zygote.bounded_log.open_appending"
+    monkeypatch.setattr(opener, lambda path: os.open("/dev/full", os.O_WRONLY))
     log = BoundedLog(tmp_path / "stdout.log")
     for _ in range(4):
         take(log, bytes(KEPT))
