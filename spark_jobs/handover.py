@@ -46,7 +46,7 @@ class Handover(Protocol):
     function: Lent
 
     def lend(self, secret: bytes) -> Lent:
-        """Lend a secret of some kilobytes."""
+        """Lend a secret of some kilobytes; OSError if that fails, or if others could read it."""
 
 
 @contextlib.contextmanager
@@ -63,12 +63,19 @@ def handover(session: Session, root: Location, function: bytes) -> Iterator[Hand
     """
     if root.scheme == "file":
         with _folder(RunPaths(Path(root.path)).secrets) as folder:
-            files = _InFiles(folder, function)
-            if not files.open_to_others:
+            try:
+                files = _InFiles(folder, function)
+            except _OpenToOthers:  # the file system ignores modes
+                pass
+            else:
                 yield files
                 return
     with session.shared(function) as shared:
         yield _InClosure(shared)
+
+
+class _OpenToOthers(PermissionError):
+    """Other users can read a file of secrets."""
 
 
 class _InFiles:
@@ -77,17 +84,16 @@ class _InFiles:
     def __init__(self, folder: Path, function: bytes) -> None:
         self._folder = folder
         self._count = 0
-        self.open_to_others = False
         self.function = self.lend(function)
 
     def lend(self, secret: bytes) -> Lent:
-        """Write a secret to a file; sets `open_to_others` if the file system ignores its mode."""
+        """Write a secret to a new file, unless others can read it."""
         self._count += 1
         place = self._folder / f"{self._count}"
         with open_new(place) as file:
-            file.write(secret)
             found = os.fstat(file.fileno())
-        self.open_to_others |= bool(found.st_mode & _OTHERS)
+            _check_mode(str(place), found)
+            file.write(secret)
         path, digest, owner = str(place), hashlib.sha256(secret).hexdigest(), found.st_uid
 
         def read() -> bytes:
@@ -129,15 +135,19 @@ def read_lent(path: str, digest: str, owner: int) -> bytes:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise PermissionError(f"{path}: expected a file")
-        if found.st_mode & _OTHERS:
-            mode = stat.S_IMODE(found.st_mode)
-            raise PermissionError(f"{path}: expected mode 600, got {mode:o}, so others can read it")
+        _check_mode(path, found)
         if found.st_uid not in (owner, os.geteuid(), _NOBODY):
             raise PermissionError(f"{path}: expected a file of user {owner}, got {found.st_uid}'s")
         data = file.read()
     if not hmac.compare_digest(hashlib.sha256(data).hexdigest(), digest):
         raise OSError(f"{path}: its content is not the driver's")
     return data
+
+
+def _check_mode(path: str, found: os.stat_result) -> None:
+    if found.st_mode & _OTHERS:
+        mode = stat.S_IMODE(found.st_mode)
+        raise _OpenToOthers(f"{path}: expected mode 600, got {mode:o}, so others can read it")
 
 
 def _open_itself(path: str, flags: int) -> int:

@@ -26,6 +26,7 @@ from spark_jobs.slot.closure import Shared, slot_function
 from spark_jobs.slot.config import SlotConfig
 from spark_jobs.slot.host import host_name, not_lent
 from spark_jobs.slot.problems import PROBLEM
+from spark_jobs.storage.local_files import open_new
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
@@ -154,24 +155,44 @@ def test_closures_of_slots_hold_no_secret(session, root):
             assert secret.encode() in lying
 
 
+def open_to_others(path):
+    file = open_new(path)
+    path.chmod(0o755)
+    return file
+
+
 @pytest.mark.parametrize("place", ["hdfs://cluster/run", "a file system without modes"])
 def test_secrets_go_through_spark_if_files_cannot_protect_them(session, root, place, monkeypatch):
     if place.startswith("hdfs"):
         root = Location.parse(place)
     else:  # such as those that stand for a bucket, where all files have one mode
-        new = module.open_new
-
-        def without_modes(path):
-            file = new(path)
-            path.chmod(0o755)
-            return file
-
-        monkeypatch.setattr(module, "open_new", without_modes)
+        monkeypatch.setattr(module, "open_new", open_to_others)
     with handover(session, root, b"function") as lender:
         assert session.lent == [b"function"]
         assert travelled(lender.lend(b"secret"))() == b"secret"
         assert lender.function() == b"function"
         assert root.scheme == "hdfs" or list(Path(root.path).iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [Path.touch, os.mkfifo])
+def test_no_secret_is_written_to_a_file_of_another_process(session, root, make):
+    """As of one that can write to the run's folder, and knows the next file's name."""
+    with handover(session, root, b"function") as lender:
+        [function] = files_of(root)
+        make(function.with_name("2"))
+        with pytest.raises(FileExistsError):
+            lender.lend(b"secret")
+    assert session.lent == []
+
+
+def test_no_secret_is_written_to_a_file_that_others_can_read(session, root, monkeypatch):
+    with handover(session, root, b"function") as lender:
+        monkeypatch.setattr(module, "open_new", open_to_others)
+        with pytest.raises(PermissionError, match="others can read it") as caught:
+            lender.lend(b"secret")
+        [path] = [path for path in files_of(root) if path.read_bytes() != b"function"]
+        assert path.read_bytes() == b""
+        assert str(path) in str(caught.value)
 
 
 @pytest.fixture

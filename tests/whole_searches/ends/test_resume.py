@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import inspect
+import io
 import json
 import os
 import pickle
@@ -651,23 +653,33 @@ def test_a_run_of_another_search_is_refused_and_not_changed(make, resume):
     assert contents(run) == before
 
 
+class FullFile(io.FileIO):
+    """A file of mode 0600, unlike /dev/full, on a full disk."""
+
+    def write(self, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 @pytest.mark.parametrize(
     ("opener", "full"),
     [
-        ("experiment.run_files.journal.open_appending", lambda: os.open("/dev/full", os.O_WRONLY)),
+        (
+            "experiment.run_files.journal.open_appending",
+            lambda _: os.open("/dev/full", os.O_WRONLY),
+        ),
         (
             "spark_jobs.trial.events.event_file.open_appending",
-            lambda: os.open("/dev/full", os.O_WRONLY),
+            lambda _: os.open("/dev/full", os.O_WRONLY),
         ),
         (
             "spark_jobs.handover.open_new",
-            lambda: os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb"),
+            lambda path: FullFile(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb"),
         ),
     ],
 )
 def test_a_full_disk_at_the_first_record_fails_the_search(make, resume, monkeypatch, opener, full):
     run = make(trials=6, running=(2, 4), ended=False)
-    monkeypatch.setattr(opener, lambda *_, **__: full())
+    monkeypatch.setattr(opener, lambda path, **_: full(path))
     with pytest.raises(experiment.SearchFailed) as raised:
         resume(run)
     said = "the driver cannot continue: OSError: [Errno 28] No space left on device"
