@@ -35,7 +35,8 @@ DRIVER_HOST = SparkSetting(
 CACHE_FOLDER = SparkSetting(
     name="spark.experiment.cache.folder",
     default="`spark-tf-experiment-cache-<user id>` in `TMPDIR` or `/tmp`",
-    meaning="The folder on each executor's host that keeps the copies of `experiment.data`.",
+    meaning="The folder on each executor's host that keeps the copies of `experiment.data`; "
+    "refused if it is a link, or if another user owns it or can write to it.",
 )
 CACHE_LIMIT = SparkSetting(
     name="spark.experiment.cache.limit",

@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,10 +76,11 @@ class HostCache:
         Creates the folder if it is missing.
 
         Raises:
-            OSError: The folder cannot be created, or belongs to another user.
+            OSError: The folder cannot be created, belongs to another user, is a link, or others can
+                write to it.
         """
         make_folder(self._folder)
-        self._check_owner()
+        self._check_protected()
         free = shutil.disk_usage(self._folder).free
         taken = sum(size for _, size, _ in self._copies())
         return min(free + taken, self._limit or self._share(taken))
@@ -138,7 +140,7 @@ class HostCache:
             OSError: An error of `make`, or the disk of this host is full.
         """
         make_folder(self._folder)
-        self._check_owner()
+        self._check_protected()
         digest = hashlib.sha256(msgspec.json.encode(key)).hexdigest()[:32]
         built = self._folder / digest / name
         while True:
@@ -152,12 +154,23 @@ class HostCache:
                     self._make_room(size)
                     self._make(make, built, source, size)
 
-    def _check_owner(self) -> None:
-        """Refuse a folder of another user: in /tmp every user can create it."""
-        found = self._folder.stat()
+    def _check_protected(self) -> None:
+        """Refuse a folder in which others could put files, which trials would take for copies.
+
+        In /tmp every user can create it, or a link of this name that leads elsewhere later.
+        """
+        found = self._folder.lstat()
+        mode = stat.S_IMODE(found.st_mode)
         if found.st_uid != os.getuid():
-            reason = f"belongs to user {found.st_uid}; set spark.experiment.cache.folder to another"
-            raise PermissionError(errno.EACCES, reason, str(self._folder))
+            reason = f"belongs to user {found.st_uid}"
+        elif stat.S_ISLNK(found.st_mode):
+            reason = "is a link"
+        elif mode & (stat.S_IWGRP | stat.S_IWOTH):
+            reason = f"has mode {mode:o}, so others can write to it"
+        else:
+            return
+        hint = "set spark.experiment.cache.folder to another"
+        raise PermissionError(errno.EACCES, f"{reason}; {hint}", str(self._folder))
 
     def _make(self, make: Callable[[Path], None], built: Path, source: str, size: int) -> None:
         make_folder(built.parent)

@@ -510,6 +510,35 @@ def test_a_folder_of_another_user_is_refused(cache, files, folder):
     assert files.count() == 0
 
 
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
+def test_a_folder_that_others_can_write_to_is_refused(cache, files, folder, mode):
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(PermissionError, match="others can write to it") as caught:
+        cache.fetch(files, file())
+    with pytest.raises(PermissionError):
+        cache.room()
+    assert str(folder) in str(caught.value)
+    assert list(folder.iterdir()) == []
+    assert files.count() == 0
+
+
+def test_a_folder_that_others_can_only_read_is_used(cache, files, folder):
+    folder.mkdir()
+    folder.chmod(0o755)
+    fetch(cache, files, file())
+
+
+def test_a_link_to_a_folder_is_refused(cache, files, folder, tmp_path):
+    """As it may be another user's, who can let it lead elsewhere later."""
+    (tmp_path / "mine").mkdir(mode=0o700)
+    folder.symlink_to(tmp_path / "mine")
+    with pytest.raises(PermissionError, match="is a link") as caught:
+        cache.fetch(files, file())
+    assert str(folder) in str(caught.value)
+    assert list(folder.iterdir()) == []
+
+
 def test_a_file_where_the_folder_should_be_is_an_error(cache, files, folder):
     folder.touch()
     with pytest.raises(FileExistsError):
