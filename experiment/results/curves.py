@@ -29,12 +29,12 @@ def curves_of(trials: Sequence[TrialResult]) -> Iterator[CurvePoint]:
         OSError: A trial folder cannot be read.
     """
     # Here, since tensorboard takes long to import.
-    from spark_jobs.slot.trial_events import is_curve
+    from spark_jobs.slot.trial_events import is_reported
     from spark_jobs.trial.events.event_scalars import scalars_in
 
     for trial, content in _event_files(trials):
         for point in scalars_in(content):
-            if is_curve(point.tag):
+            if is_reported(point.tag):
                 yield CurvePoint(trial, point.step, point.tag, point.value)
 
 

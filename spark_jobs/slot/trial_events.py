@@ -1,10 +1,11 @@
-"""What a slot writes to a trial's event file: its row in TensorBoard's table, and its outcome."""
+"""What a slot writes to a trial's event file: its row of the table, its GPUs' use, its outcome."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Literal
 
 from search.space.spaces import LARGEST_INTEGER
 from search.trial import Outcome, Trial
@@ -70,6 +71,16 @@ def objective_tag(name: str) -> str:
     return f"objective/{name}"
 
 
+def gpu_tag(gpu: int, name: Literal["memory_GiB", "utilization"]) -> str:
+    """Return TensorBoard's tag of the use of a GPU; the steps of its curve are seconds."""
+    return f"gpu/{gpu}/{name}"
+
+
 def is_curve(tag: str) -> bool:
     """Return whether a tag is of a curve, not of a number of the outcome."""
     return not tag.startswith("objective/") and tag != LAST_STEP
+
+
+def is_reported(tag: str) -> bool:
+    """Return whether a tag is of a curve that the train function reported."""
+    return is_curve(tag) and not re.fullmatch(r"gpu/\d+/(memory_GiB|utilization)", tag)

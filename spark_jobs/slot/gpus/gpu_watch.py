@@ -13,6 +13,7 @@ from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.slot.gpus.nvml import GIB, Gpus
 from spark_jobs.slot.runners import TrialRunner
+from spark_jobs.slot.trial_events import gpu_tag
 from spark_jobs.trial.events.event_file import EventFile
 from spark_jobs.zygote.link import Tell
 
@@ -144,8 +145,8 @@ class WatchedRunner:
     def _points(self) -> dict[str, float]:
         points = {}
         for address, use in self._gpus.use().items():
-            name = f"gpu/{self._gpus.position(address)}"
-            points[f"{name}/memory_GiB"] = use.memory / GIB
+            gpu = self._gpus.position(address)
+            points[gpu_tag(gpu, "memory_GiB")] = use.memory / GIB
             if use.utilization is not None:
-                points[f"{name}/utilization"] = use.utilization
+                points[gpu_tag(gpu, "utilization")] = use.utilization
         return points

@@ -27,6 +27,15 @@ def test_curves_have_a_row_per_point(run):
     assert losses[2].tolist() == pytest.approx([1, 1 / 2, 1 / 3])
 
 
+def test_the_use_of_gpus_is_none_of_the_curves_that_trials_reported(run):
+    with EventFile(run / "trials" / "000000") as events:
+        events.scalars({"gpu/0/memory_GiB": 1.5, "gpu/0/utilization": 50.0}, 61)  # seconds
+        events.scalars({"gpu/0/loss": 0.5}, 1)
+    curves = experiment.load(run).curves()
+    assert set(curves["metric"]) == {"loss", "accuracy", "gpu/0/loss"}
+    assert max(curves["step"]) == 2
+
+
 def test_trials_without_a_folder_have_no_curves(run):
     shutil.rmtree(run / "trials" / "000000")
     curves = experiment.load(run).curves()
