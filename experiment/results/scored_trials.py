@@ -100,13 +100,14 @@ class ScoredTrials(Sequence[TrialResult]):
     def best_mean(self) -> Mean | None:
         """The configuration with the best mean, among those with several values; None if none.
 
-        For a noisy objective: `evolutionary_search(noisy=True)` repeats the best configuration.
+        Several values are of trials with the same hyperparameters and `max_steps`. For a noisy
+        objective: `evolutionary_search(noisy=True)` repeats the best configuration.
         """
         if not isinstance(self._goal, Direction):
             return None
         same: dict[str, list[tuple[TrialResult, float]]] = {}
         for trial, value in self.scores:
-            same.setdefault(repr(trial.params), []).append((trial, value))
+            same.setdefault(repr((trial.params, trial.max_steps)), []).append((trial, value))
         means = [
             Mean(scores[0][0].params, mean(v for _, v in scores), [trial for trial, _ in scores])
             for scores in same.values()

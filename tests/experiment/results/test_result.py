@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -71,6 +72,20 @@ def test_the_best_mean_is_of_configurations_evaluated_several_times():
     least = Result(trials, Direction.MIN, "/runs").best_mean
     assert (least.params, least.value) == (b, 1.5)
     assert maximum(*trials[:3]).best_mean is None
+
+
+def test_the_best_mean_is_of_trainings_of_the_same_length():
+    a, b = {"x": 1}, {"x": 2}
+    trials = [
+        replace(finished(number, value, params), max_steps=steps)
+        for number, (params, value, steps) in enumerate(
+            [(a, 0.6, 1), (b, 0.79, 1), (a, 0.95, 3), (b, 0.81, 3)]
+        )
+    ]
+    assert maximum(*trials).best_mean is None
+    best = maximum(*trials, replace(finished(4, 0.85, a), max_steps=3)).best_mean
+    assert (best.params, best.value) == (a, pytest.approx(0.9))
+    assert [trial.id for trial in best.trials] == [2, 4]
 
 
 def test_the_mean_of_huge_values_does_not_overflow():
