@@ -6,11 +6,11 @@ import csv
 import json
 import math
 import sys
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
-from experiment.results.result import Result
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import load
@@ -30,16 +30,22 @@ def export(run: str, *, as_csv: bool) -> None:
         text = as_unicode(text)  # the folder may be no UTF-8
         sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
         return
-    json.dump(
-        [_as_json(trial, result) for trial in result.trials], sys.stdout, indent=1, allow_nan=False
-    )
+    front = {trial.id for trial in result.front} if result.objectives else None
+    trials = [_as_json(trial, front) for trial in result.trials]
+    json.dump(trials, sys.stdout, indent=1, allow_nan=False)
     sys.stdout.write("\n")
 
 
-def _as_json(trial: TrialResult, result: Result) -> dict[str, Any]:
+def _as_json(trial: TrialResult, front: Collection[int] | None) -> dict[str, Any]:
+    """Return a trial as an object.
+
+    Args:
+        trial: The trial.
+        front: The ids of the trials on the front; None with a single objective.
+    """
     score: dict[str, Any] = {"value": trial.value}
-    if result.objectives:
-        score = {"values": trial.values, "on_front": trial in result.front}
+    if front is not None:
+        score = {"values": trial.values, "on_front": trial.id in front}
     return {
         "trial": trial.id,
         "status": trial.status,

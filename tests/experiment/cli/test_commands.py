@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import experiment
 from experiment.cli.commands import main
 from experiment.results.text import printable
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import Journal
 from experiment.run_files.ownership import owned
 from search.fidelity.hyperband import Hyperband
@@ -840,6 +841,26 @@ def test_json_has_all_facts_of_all_trials(call, finished):
     assert trials[5]["value"] == 0.006
     assert trials[5]["metrics"] == {"accuracy": 0.006, "loss": 0.994}
     assert trials[5]["error"] is None
+
+
+def of_two_objectives(trial):
+    values = {"accuracy": float(trial.id % 4), "size": float(trial.id // 4)}
+    return Outcome(trial.id, "finished", values=values, metrics=values, seconds=1.0)
+
+
+def test_json_says_which_trials_are_on_the_front_without_comparing_them(
+    call, tmp_path, monkeypatch
+):
+    def compared(one, other):
+        raise AssertionError("each of many trials with each of the front takes minutes")
+
+    goal = {"accuracy": "max", "size": "min"}
+    root = make_run(tmp_path, trials=8, direction=goal, outcome_of=of_two_objectives)
+    monkeypatch.setattr(TrialResult, "__eq__", compared)
+    trials = exported(call("export", "--json", root))
+    assert trials[3]["values"] == {"accuracy": 3.0, "size": 0.0}
+    assert [trial["trial"] for trial in trials if trial["on_front"]] == [3]
+    assert "value" not in trials[0]
 
 
 ODD = [
