@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import sys
+import unicodedata
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -17,14 +18,19 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def printable(text: str, keep: str = "") -> str:
     """Return text without characters that move a cursor, or hide or reorder other text.
 
-    Colours are removed; each other such character becomes a question mark.
+    Colours are removed; each other such character becomes a question mark. Other spaces, as in
+    French numbers and between Japanese words, become common ones.
 
     Args:
         text: Text of a user, or printed by a trial.
         keep: Characters to keep although they are not printable, such as line ends.
     """
     text = _COLOUR.sub("", text)
-    return "".join(c if c.isprintable() or c in keep else "?" for c in text)
+    return "".join(c if c.isprintable() or c in keep else _instead_of(c) for c in text)
+
+
+def _instead_of(character: str) -> str:
+    return " " if unicodedata.category(character) == "Zs" else "?"
 
 
 def number(value: float) -> str:

@@ -65,6 +65,20 @@ def test_colours_are_removed_and_control_characters_become_question_marks(raw, w
     assert printable(raw) == wanted
 
 
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        ("1\u202f234\u202f567", "1 234 567"),
+        ("Précision\u00a0: 0,9", "Précision : 0,9"),
+        ("精度\u3000高", "精度 高"),
+        ("a\u2009b\u2028c\u2029d", "a b?c?d"),  # the last two end lines
+    ],
+    ids=ascii,
+)
+def test_any_space_is_printed_as_a_space(raw, wanted):
+    assert printable(raw) == wanted
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_has_six_digits_and_is_short(value):
     assert float(number(value)) == pytest.approx(value, rel=1e-5)
