@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiment.cli.activity import how_to_continue, state_of
 from experiment.cli.console import print_best, print_facts, print_table
-from experiment.display.description import domain_in_words
+from experiment.display.description import arguments_of_algorithm, domain_in_words
 from experiment.display.logs import last_attempt
 from experiment.results.result import Result
 from experiment.results.text import (
@@ -28,7 +28,7 @@ from experiment.run_files.loading import (
     read_run,
 )
 from experiment.run_files.manifest import Manifest
-from search.errors import InvalidArgument, shown
+from search.errors import InvalidArgument, prefixed, shown
 from spark_jobs.messages import Attempt
 
 _FAILED = 20  # failed trials shown
@@ -96,9 +96,11 @@ def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
 
 def _arguments(manifest: Manifest) -> str:
     """Return the arguments, besides the space, that a call must repeat to resume the run."""
-    names = ("direction", "optimization_key", "seed")
-    given = {name: getattr(manifest, name) for name in names} | manifest.algorithm
-    return as_arguments(given)
+    names = ["direction", "optimization_key", "seed"]
+    if manifest.repeats > 1:
+        names.append("repeats")
+    given = as_arguments({name: getattr(manifest, name) for name in names})
+    return given + prefixed(", ", arguments_of_algorithm(manifest))
 
 
 def _show_trial(run: Run, trial: int) -> None:

@@ -37,6 +37,7 @@ def description(manifest: Manifest) -> str:
     }
     if manifest.exhausted is not None:
         settings["trials"] = f"{manifest.trials}: {manifest.exhausted}"
+    settings["repeats"] = manifest.repeats if manifest.repeats > 1 else None
     settings["preload"] = ", ".join(manifest.preload) or None
     settings["stopping"] = ", ".join(map(_as_code, manifest.stopping)) or None
     settings["prior observations"] = manifest.known or None
@@ -78,13 +79,19 @@ def _listed(values: Sequence[Any]) -> str:
     return some + (" or ..." if len(values) > _MOST_CHOICES else "")
 
 
+def arguments_of_algorithm(manifest: Manifest) -> str:
+    """Return the arguments of a run's algorithm as in its call; `run` also got the algorithm."""
+    chosen = {"searcher": manifest.algorithm.get("type")} if manifest.call == "run" else {}
+    return as_arguments(chosen | manifest.algorithm)
+
+
 def _as_code(rule: dict[str, Any]) -> str:
     return f"{rule['type']}({as_arguments(rule)})"
 
 
 def _call(manifest: Manifest) -> str:
     """Return the call as a code block, which is indented by four spaces."""
-    given = prefixed(", ", as_arguments(manifest.algorithm))
+    given = prefixed(", ", arguments_of_algorithm(manifest))
     return f"    experiment.{manifest.call}(spark, {printable(manifest.train)}, ...{given})"
 
 

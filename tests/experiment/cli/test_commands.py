@@ -356,6 +356,15 @@ def test_show_has_the_description_and_the_state_of_a_run(call, finished):
     assert "Running" not in output
 
 
+def test_show_has_the_arguments_that_a_resume_must_repeat(call, tmp_path):
+    algorithm = {"type": "regularized evolution", "popsize": 4}
+    search = make_search(3)
+    spec = make_spec("run", search.searcher, search.space, algorithm=algorithm)
+    rows = rows_of(call("show", make_run(tmp_path, search=spec, repeats=3)))
+    arguments = "direction='max', optimization_key='accuracy', seed=7, repeats=3"
+    assert ["arguments", f"{arguments}, searcher='regularized evolution', popsize=4"] in rows
+
+
 def test_show_counts_the_outcomes_that_are_ignored(call, tmp_path):
     root = make_run(tmp_path, lost=(2, 3), failed=(3,), running=(5,))
     assert not any("ignored" in row for row in rows_of(call("show", root)))

@@ -261,6 +261,15 @@ def test_the_description_has_call_space_settings_and_versions():
     assert shown.table("package") == [["a", "1"]]
 
 
+def test_the_description_names_the_algorithm_of_run_and_the_repeats():
+    search = make_spec("run", make_search(3).searcher, None, (), {"type": "NSGA-II", "popsize": 4})
+    shown = page(description(make_manifest(search, repeats=3)))
+    assert shown.texts["code"] == [
+        "experiment.run(spark, train, ..., searcher='NSGA-II', popsize=4)\n"
+    ]
+    assert ["repeats", "3"] in shown.table("setting")
+
+
 def test_a_seed_of_zero_is_shown():
     assert ["seed", "0"] in page(description(make_manifest(make_search(3), seed=0))).table(
         "setting"
