@@ -15,6 +15,7 @@ from experiment.results.text import (
     hyperparameters,
     number,
     printable,
+    unambiguous,
 )
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.left_outcomes import Ignored
@@ -106,39 +107,50 @@ def _arguments(manifest: Manifest) -> str:
 def _show_trial(run: Run, trial: int) -> None:
     ended = next((t for t in run.result.trials if t.id == trial), None)
     if ended is not None:
-        facts = _facts_of_result(ended, run.result)
+        facts = _facts_of_result(ended, run.result, _places(run, trial))
     else:
         attempts = (*run.running, *run.waiting)
         attempt = next((attempt for attempt in attempts if attempt.trial.id == trial), None)
         if attempt is None:
             raise no_trial(run, trial)
-        facts = _facts_of_attempt(attempt, waiting=attempt in run.waiting)
-    newest = last_attempt(run.paths, trial)
-    if newest is not None:
-        facts["folder"] = run.paths.shown(newest.folder)
-        facts["output"] = f"{command('logs', run.paths.shown())} {trial}"
+        waiting = attempt in run.waiting
+        facts = _facts_of_attempt(attempt, waiting=waiting) | _places(run, trial)
     print_facts(facts)
     if ended is not None and ended.error is not None and ended.error.traceback:
         print(printable(ended.error.traceback, keep="\n\t"))
 
 
-def _facts_of_result(trial: TrialResult, result: Result) -> dict[str, str]:
-    facts = {"trial": str(trial.id), "status": trial.status}
+def _places(run: Run, trial: int) -> dict[str, str]:
+    """Return where the files of a trial are, as facts."""
+    newest = last_attempt(run.paths, trial)
+    if newest is None:
+        return {}
+    output = f"{command('logs', run.paths.shown())} {trial}"
+    return {"folder": run.paths.shown(newest.folder), "output": output}
+
+
+def _facts_of_result(trial: TrialResult, result: Result, places: dict[str, str]) -> dict[str, str]:
+    first = {"trial": str(trial.id), "status": trial.status}
     scores = dict(trial.values) if result.objective is None else {result.objective: trial.value}
-    facts |= {name: number(score) for name, score in scores.items() if score is not None}
+    last = {"on the front": "", "hyperparameters": hyperparameters(trial.params)}
     if trial in result.front and result.objectives:
-        facts["on the front"] = f"with {count(len(result.front) - 1, 'other')}"
-    facts["hyperparameters"] = hyperparameters(trial.params)
+        last["on the front"] = f"with {count(len(result.front) - 1, 'other')}"
     others = {name: value for name, value in trial.metrics.items() if name not in scores}
-    facts["metrics"] = ", ".join(f"{name}={number(value)}" for name, value in others.items())
-    facts["took"] = duration(trial.seconds)
+    last["metrics"] = ", ".join(f"{name}={number(value)}" for name, value in others.items())
+    last["took"] = duration(trial.seconds)
     if trial.attempt > 1:
-        facts["attempt"] = f"{trial.attempt}; earlier attempts have folders of their own"
+        last["attempt"] = f"{trial.attempt}; earlier attempts have folders of their own"
     if trial.reason:
-        facts["stopped at"] = trial.reason
+        last["stopped at"] = trial.reason
     if trial.error is not None:
-        facts["error"] = f"{trial.error.message} ({trial.error.kind})"
-    return facts
+        last["error"] = f"{trial.error.message} ({trial.error.kind})"
+    last |= places
+    named = {
+        unambiguous(name, first | last, "metrics"): number(score)
+        for name, score in scores.items()
+        if score is not None
+    }
+    return first | named | last
 
 
 def _facts_of_attempt(attempt: Attempt, *, waiting: bool) -> dict[str, str]:

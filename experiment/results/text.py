@@ -8,7 +8,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from search.errors import shown
 
@@ -45,15 +45,18 @@ def hyperparameter(value: Any, limit: int = 60) -> str:
     return printable(value[:limit] if isinstance(value, str) else shown(value, limit))
 
 
-def unambiguous(name: str, others: Collection[str]) -> str:
-    """Return a hyperparameter's name, with 'params.' before it if it may be taken for another.
+def unambiguous(
+    name: str, others: Collection[str], kind: Literal["metrics", "params"] = "params"
+) -> str:
+    """Return a user's name, with its kind before it if it may be taken for another.
 
     Args:
-        name: The name.
-        others: Names of the facts that stand beside it, metrics as 'metrics.<name>' apart.
+        name: The name of a hyperparameter or of a metric.
+        others: Names of the facts that stand beside it, those of the other kind apart.
+        kind: What it names.
     """
     is_clear = name not in others and not name.startswith(("metrics.", "params."))
-    return name if is_clear else f"params.{name}"
+    return name if is_clear else f"{kind}.{name}"
 
 
 def hyperparameters(params: Mapping[str, Any]) -> str:

@@ -436,6 +436,40 @@ def test_show_of_a_trial_has_all_its_facts(call, finished):
     assert rows[7][1].endswith(f"-m experiment logs {finished} 5")
 
 
+def test_an_objective_may_be_named_like_a_fact_of_its_trial(call, tmp_path):
+    names = ["trial", "took", "metrics", "folder", "metrics.took", "size"]
+    values = {name: float(number) for number, name in enumerate(names)}
+
+    def outcome_of(trial):
+        return Outcome(trial.id, "finished", values=values, metrics=values, seconds=2.5)
+
+    goal = dict.fromkeys(names, "max")
+    root = make_run(tmp_path, trials=1, direction=goal, outcome_of=outcome_of)
+    rows = rows_of(call("show", root, 0))
+    assert rows[:-1] == [
+        ["trial", "0"],
+        ["status", "finished"],
+        ["metrics.trial", "0"],
+        ["metrics.took", "1"],
+        ["metrics.metrics", "2"],
+        ["metrics.folder", "3"],
+        ["metrics.metrics.took", "4"],
+        ["size", "5"],
+        ["on the front", "with 0 others"],
+        ["hyperparameters", "learning_rate=0.01, optimizer=adam"],
+        ["took", "2.5 s"],
+        ["folder", str(RunPaths(root).attempt(0).folder)],
+    ]
+
+
+def test_a_single_objective_may_be_named_like_a_fact_of_its_trial(call, tmp_path):
+    def outcome_of(trial):
+        return Outcome(trial.id, "finished", 0.5, "status", {"status": 0.5}, seconds=2.5)
+
+    rows = rows_of(call("show", make_run(tmp_path, trials=1, outcome_of=outcome_of), 0))
+    assert rows[1:3] == [["status", "finished"], ["metrics.status", "0.5"]]
+
+
 def test_show_of_a_failed_trial_has_its_traceback(call, finished):
     output = call("show", finished, 1)
     assert ["error", "ValueError: too large (user error)"] in rows_of(output)
