@@ -13,7 +13,7 @@ class TrialTime(NamedTuple):
 
     Attributes:
         start: When it was given to its slots, in seconds since 1970.
-        end: When its outcome arrived.
+        end: When its outcome arrived, or when it failed if the trial was to run again.
         slots: The names of its slots, by rank; empty for an outcome found in a trial folder.
         application: The number of the application that ran it, from 1. Slots of two applications
             may have the same name.
@@ -54,11 +54,11 @@ class TrialTimes:
         self._gangs[trial] = self._places[gang]
 
     def end(self, trial: int, at: float) -> None:
-        """Record that its outcome arrived."""
+        """Record that its last attempt has ended."""
         self._ends[trial] = at
 
     def of(self, trial: int) -> TrialTime | None:
-        """Return the times of a trial; None if it has not ended."""
+        """Return the times of a trial; None if its last attempt has not ended."""
         if trial >= len(self._ends) or not self._ends[trial]:
             return None
         slots, application = self._slots[self._gangs[trial]]

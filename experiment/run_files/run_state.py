@@ -78,13 +78,15 @@ class RunState:
                 self.lost.add((number, record.attempt))
                 self.retried[number] += record.counts
                 self.in_flight.pop(number, None)
+                self.times.end(number, record.at)
                 self._run_again(number, record.attempt)
             case Finished(outcome=outcome):
                 number = outcome.trial
-                self.in_flight.pop(number, None)
+                if self.in_flight.pop(number, None):  # else its last attempt ended before
+                    self.times.end(number, record.at)
                 self.waiting.pop(number, None)
                 if number not in self.ended:  # the first counts
-                    self._end(outcome, record.attempt, record.at)
+                    self._end(outcome, record.attempt)
             case Begun():
                 self._resume(record.trials)
             case Reported() | Selected() | Joined() | Left() | Waiting():
@@ -100,7 +102,7 @@ class RunState:
             return self.objective
         return self.objective if self.named_by_finished else outcome.objective
 
-    def _end(self, outcome: Outcome, number: int, at: float) -> None:
+    def _end(self, outcome: Outcome, number: int) -> None:
         trial = self.trials[outcome.trial]
         self.ended.add(trial.id)
         before, self.objective = self.objective, self.objective_with(outcome)
@@ -109,7 +111,6 @@ class RunState:
             self.results[:] = map(_without_value_if_stopped, self.results)
         folder = self.paths.shown_attempt(trial.id, number)
         result = TrialResult.of(trial, outcome, folder, number)
-        self.times.end(trial.id, at)
         if outcome.objective not in (None, self.objective):
             result = replace(result, value=None)
         self.results.append(result)

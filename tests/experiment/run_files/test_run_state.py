@@ -6,6 +6,7 @@ from experiment.run_files.run_state import RunState
 from search.trial import Failure, Outcome, Trial
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RunPaths
+from tests.experiment.runs import begun
 
 
 def test_a_finished_trial_of_another_objective_has_no_value(tmp_path):
@@ -68,3 +69,20 @@ def test_the_times_of_a_trial_name_its_slots(tmp_path):
         state.apply(Planned.of(Attempt(Trial(trial, {})), slots, 1.0))
         state.apply(Finished(1, Outcome(trial, "stopped"), at=2.0))
         assert state.times.of(trial) == TrialTime(1.0, 2.0, slots)
+
+
+def test_a_trial_that_waited_when_it_was_cancelled_has_the_times_of_its_last_attempt(tmp_path):
+    state, attempt = RunState(RunPaths(tmp_path)), Attempt(Trial(5, {}))
+    failure = Failure(kind="machine", message="its host has no GPU")
+    state.apply(Planned.of(attempt, ("1.0.0",), 1.0))
+    state.apply(Lost.of(attempt, "1.0.0", failure, counts=True, at=10.0))
+    state.apply(Finished(1, Outcome(5, "cancelled"), at=1000.0))
+    assert state.times.of(5) == TrialTime(1.0, 10.0, ("1.0.0",))
+
+
+def test_a_trial_that_a_killed_driver_left_and_that_is_cancelled_has_no_time(tmp_path):
+    state = RunState(RunPaths(tmp_path))
+    state.apply(Planned.of(Attempt(Trial(0, {})), ("1.0.0",), 1.0))
+    state.apply(begun(1, 1))
+    state.apply(Finished(1, Outcome(0, "cancelled"), at=1000.0))
+    assert state.times.of(0) is None  # nobody knows when its attempt ended
