@@ -40,6 +40,9 @@ Each driver has a folder of its own in it.
 CHECKPOINT = "checkpoint"
 """The folder of a trial's checkpoints, in the trial's folder."""
 
+REPEATS = f"{CHECKPOINT}/repeats.json"
+"""The file in a trial's folder with the outcomes of its repeats, beside the checkpoints of each."""
+
 MANIFEST = "manifest.json"
 """The file in a run's folder with the arguments of its search."""
 
@@ -78,14 +81,11 @@ def is_ours(path: str) -> bool:
     """Return whether a file of a trial is written by us, not by the train function.
 
     Args:
-        path: Its path in the trial's folder. Only this folder, and those of the trial's workers,
-            have files of ours.
+        path: Its path in the trial's folder.
     """
-    folder, _, name = path.rpartition("/")
-    if folder and not re.fullmatch(rf"{WORKERS}/\d+", folder):
-        return False
-    ours = (TRIAL, OUTCOME, RETURNED, "stdout.log", "stderr.log")
-    return name in ours or name.startswith("events.out.tfevents.trial")
+    own = re.sub(rf"^{WORKERS}/\d+/", "", path)  # the folder of a worker is like the trial's
+    ours = (TRIAL, OUTCOME, RETURNED, REPEATS, "stdout.log", "stderr.log")
+    return own in ours or ("/" not in own and own.startswith("events.out.tfevents.trial"))
 
 
 def attempts_in(names: Iterable[str], trial: int) -> list[str]:

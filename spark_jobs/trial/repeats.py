@@ -13,13 +13,10 @@ from msgspec.structs import replace
 from search.stopping.racing import mean
 from search.trial import UNNAMED_OBJECTIVE, Outcome
 from spark_jobs.messages import ProtocolError, Report, decode, encode
-from spark_jobs.run_folder.paths import CHECKPOINT
+from spark_jobs.run_folder.paths import REPEATS
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.trial import context
 from spark_jobs.trial.random_numbers import seed_repeat
-
-_DONE = "repeats.json"
-"""The file of the calls that were made, beside the checkpoints of each."""
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -98,7 +95,7 @@ def _keep(running: context.TrialContext, calls: Sequence[_Call]) -> None:
 
 
 def _file(running: context.TrialContext) -> Path:
-    return running.folder / CHECKPOINT / _DONE
+    return running.folder / REPEATS
 
 
 def _returned(running: context.TrialContext, call: Callable[[], Any]) -> Any:

@@ -15,6 +15,7 @@ import pytest
 import experiment
 from search.trial import Outcome, Trial
 from spark_jobs.messages import LARGEST_MESSAGE, Attempt
+from spark_jobs.run_folder.paths import is_ours
 from spark_jobs.trial.context import TrialContext, entered
 from spark_jobs.trial.link import NoLink
 from spark_jobs.trial.random_numbers import seed_random_numbers
@@ -97,6 +98,20 @@ def test_the_curves_of_all_repeats_follow_each_other_and_have_folders_of_their_o
     assert scalars(tmp_path)["loss"] == [(0, 0), (1, 1), (2, 2), (3, 10), (4, 11), (5, 12)]
     assert sorted(os.listdir(tmp_path / "checkpoint")) == ["repeat-0", "repeat-1", "repeats.json"]
     assert [step for step, _ in link.reports] == [0, 1]
+
+
+def test_the_file_of_the_calls_is_none_of_the_train_functions_files(tmp_path):
+    def train(x):
+        Path(experiment.checkpoint_dir(), "state").write_text("mine")
+        return x
+
+    run(train, tmp_path, repeats=2)
+    below = (path for path in tmp_path.rglob("*") if path.is_file())
+    names = sorted(path.relative_to(tmp_path).as_posix() for path in below)
+    assert [name for name in names if not is_ours(name)] == [
+        "checkpoint/repeat-0/state",
+        "checkpoint/repeat-1/state",
+    ]
 
 
 def test_a_failure_in_any_repeat_is_the_trials(tmp_path):
