@@ -135,6 +135,21 @@ class Grouped:
         return {"type": "search each", "searcher": searcher, "by": self.by, "bounds": groups}
 
 
+def spaces_of_groups(algorithm: Mapping[str, Any]) -> dict[str, dict[str, Space]]:
+    """Return the spaces of a recorded algorithm's groups, by its `by`; empty if it has no groups.
+
+    Args:
+        algorithm: What `Grouped.to_json` returned, or another algorithm.
+
+    Raises:
+        ValueError: A space is none.
+    """
+    match algorithm:
+        case {"type": "search each", "by": str(by), "bounds": dict(bounds)}:
+            return {by: {group: Space.from_json(space) for group, space in bounds.items()}}
+    return {}
+
+
 class GroupedSearch:
     """Searches that take turns: each `ask` returns a trial of the next group that has one.
 

@@ -18,6 +18,7 @@ from experiment.results.text import how_to_resume, printable
 from experiment.results.warned import note
 from experiment.run_files.manifest import write_result
 from experiment.setup.preparation import Prepared
+from search.grouped import spaces_of_groups
 from search.searcher import why_exhausted
 from search.trial import Failure
 
@@ -124,6 +125,7 @@ def result_so_far(prepared: Prepared, run: OpenRun, trials: Trials, problem: str
         target=spec.settings.target,
         times=trials.state.times,
         exhausted=why_exhausted(spec.searcher),
+        group_spaces=spaces_of_groups(spec.algorithm or {}),
     )
 
 

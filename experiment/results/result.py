@@ -61,6 +61,7 @@ class Result(ScoredTrials):
             space=self.space,
             times=self._times,
             exhausted=self.exhausted,
+            group_spaces=self._group_spaces,
         )
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -80,6 +81,9 @@ class Result(ScoredTrials):
     def split(self, name: str) -> Results:
         """Return one result per value of a hyperparameter, such as 'group' of `search_each`.
 
+        A group of `search_each` has its own space. The `total` of each is the number of its trials
+        so far.
+
         Raises:
             InvalidArgument: No trial has a hyperparameter of that name with a string as its value.
         """
@@ -90,7 +94,12 @@ class Result(ScoredTrials):
         if not values:
             expected = "a hyperparameter of the trials, with strings as values"
             raise InvalidArgument("name", expected, shown(name))
-        return Results(self, {value: self.part(trials) for value, trials in values.items()})
+        spaces = self._group_spaces.get(name, {})
+        parts = {
+            value: self.part(trials, space=spaces.get(value, self.space), exhausted=None)
+            for value, trials in values.items()
+        }
+        return Results(self, parts)
 
     def part(self, trials: Sequence[TrialResult], **others: Any) -> Result:
         """Return a result of some of the trials.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import mean
 from typing import Any, NamedTuple, overload
@@ -32,7 +32,8 @@ class Mean(NamedTuple):
 class ScoredTrials(Sequence[TrialResult]):
     """The trials of a search, in the order of their ids, with their scores. Immutable.
 
-    See `Result` for the attributes.
+    See `Result` for the attributes. `group_spaces` are the spaces of groups of `search_each`, by
+    the hyperparameter that names a trial's group.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ScoredTrials(Sequence[TrialResult]):
         target: float | None = None,
         times: TrialTimes | None = None,
         exhausted: str | None = None,
+        group_spaces: Mapping[str, Mapping[str, Space]] | None = None,
     ) -> None:
         self.trials = sorted(trials, key=lambda trial: trial.id)
         self._goal = direction
@@ -61,6 +63,7 @@ class ScoredTrials(Sequence[TrialResult]):
         self.target = target
         self.exhausted = exhausted
         self._times = times or TrialTimes()
+        self._group_spaces = group_spaces or {}
 
     def time_of(self, trial: TrialResult) -> TrialTime | None:
         """Return when and where a trial ran; None if that is unknown."""

@@ -23,6 +23,7 @@ from experiment.run_files.manifest import Manifest, Summary
 from experiment.run_files.run_state import RunState
 from search.direction import read_direction
 from search.errors import InvalidArgument, shown
+from search.grouped import spaces_of_groups
 from search.space.spaces import Space
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.mirror import Mirror
@@ -133,6 +134,7 @@ class RunReader:
         try:
             space = None if manifest.space is None else Space.from_json(manifest.space)
             goal = read_direction(manifest.direction)
+            group_spaces = spaces_of_groups(manifest.algorithm)
         except ValueError as error:
             raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
         summary = read_summary(paths)  # first: it is written after the journal's last line
@@ -158,6 +160,7 @@ class RunReader:
             target=None if summary is None else summary.target,
             times=state.times,
             exhausted=exhausted,
+            group_spaces=group_spaces,
         )
         return Run(
             paths=paths,

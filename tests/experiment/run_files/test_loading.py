@@ -1,6 +1,7 @@
 import json
 import os
 import pickle
+import random
 import shutil
 import subprocess
 import sys
@@ -26,10 +27,14 @@ from experiment.run_files.loading import (
     opened,
 )
 from experiment.run_files.manifest import write_manifest, write_result
+from search.algorithms import Random
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.grid import PointSearch
-from search.space.spaces import Choice, Space
+from search.grouped import Grouped
+from search.searcher import Problem
+from search.space.groups import union
+from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.locations import Location
@@ -114,6 +119,32 @@ def test_a_run_of_each_kind_is_read(tmp_path):
     randomly = read_run(make_run(tmp_path, trials=5, call="random_search"))
     assert randomly.manifest.algorithm == {"type": "random", "samples": 5}
     assert len(randomly.result) == 5
+
+
+def test_each_group_of_a_search_has_its_own_space(tmp_path):
+    spaces = {
+        "eu": Space({"rate": Float(1e-5, 1e-3, log=True), "units": Integer(1, 8)}),
+        "us": Space({"rate": Float(0.1, 1.0, log=True), "units": Integer(8, 64)}),
+    }
+    each, space = Grouped(Random(), spaces, by="region"), union(spaces, "region")
+    problem = Problem(space=space, samples=30, rng=random.Random(7))
+    algorithm = each.to_json() | {"samples": 30}
+    search = make_spec("search_each", each.start(problem), space, algorithm=algorithm)
+    why = "'us': the space has no more configurations"
+    result = load(make_run(tmp_path, failed=(), search=search, exhausted=why, ended=False))
+    assert result.exhausted == why
+    parts = result.split("region")
+    assert {group: part.space for group, part in parts.items()} == spaces
+    shares = parts["eu"].importance().set_index("hyperparameter")["importance"]
+    assert shares["region"] == 0.0
+    assert shares["rate"] > 0.0
+    assert parts["eu"].exhausted is None  # which is about the other group
+    assert [len(part) for part in parts.values()] == [30, 30]
+
+
+def test_a_hyperparameter_that_names_no_groups_splits_trials_of_the_same_space(tmp_path):
+    result = load(make_run(tmp_path))
+    assert result.split("optimizer")["adam"].space == result.space
 
 
 def test_an_active_run_has_trials_in_flight(tmp_path):

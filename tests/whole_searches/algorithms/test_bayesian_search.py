@@ -91,6 +91,8 @@ def test_each_group_is_searched_in_one_run(spark, tmp_path):
     assert {group: params_of(one) for group, one in loaded.split("group").items()} == {
         group: params_of(one) for group, one in results.items()
     }
+    for overall in (loaded, results.overall):
+        assert overall.split("group")["us"].space == results["us"].space
     config = table_config(Path(results.logdir, "search"))
     assert [info.name for info in config.hparam_infos] == ["group", "x", "rate"]
 
