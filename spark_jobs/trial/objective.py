@@ -21,6 +21,10 @@ _LIST = (
     "; return one number of it, or of model.evaluate(..., return_dict=True) the dict, and say "
     "which is the objective: optimization_key='accuracy'"
 )
+_NO_EPOCHS = (
+    "got a History without epochs: fit() began after its last epoch, by its arguments or by the "
+    "checkpoint that it restored"
+)
 _CURVES = "; return the History that fit() returned, not its .history, or one number of it"
 
 
@@ -34,6 +38,10 @@ class AmbiguousObjective(UnusableReturn):
 
 class MissingObjective(AmbiguousObjective):
     """No number of the objective's name was returned."""
+
+
+class EmptyHistory(UnusableReturn):
+    """A Keras History without an epoch was returned, which does not say what metrics it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,7 @@ class Objective:
         Raises:
             AmbiguousObjective: Several keys, and no `optimization_key`.
             MissingObjective: No key of that name.
+            EmptyHistory: A Keras History without an epoch.
             UnusableReturn: Anything that is not a finite number under the objective's name.
         """
         if _is_history(returned):
@@ -111,6 +120,8 @@ class Objective:
         return name, *_with_value(name, metrics)
 
     def _read_history(self, history: Mapping[str, Any]) -> tuple[str, float, dict[str, float]]:
+        if not history:
+            raise EmptyHistory(_NO_EPOCHS)
         name = self._name(history)
         epochs = range(len(history[name]))
         best = self.direction.best(epochs, lambda epoch: number(history[name][epoch]))

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from search.direction import DirectionName, read_direction
 from search.errors import shown
-from search.trial import Failure, Outcome
+from search.trial import Failure, FailureKind, Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Report, decode, encode, fit
 from spark_jobs.processes import (
@@ -40,6 +40,7 @@ from spark_jobs.trial.memory import out_of_memory
 from spark_jobs.trial.memory.gpu_share import GpuShare, limited
 from spark_jobs.trial.objective import (
     AmbiguousObjective,
+    EmptyHistory,
     Objective,
     Objectives,
     UnusableReturn,
@@ -171,6 +172,10 @@ def evaluate(
     except context.TrialStopped as stop:
         seconds = time.monotonic() - started
         return stopped(program.objective, trial.id, str(stop), running.last, seconds)
+    except EmptyHistory as error:  # a lost attempt has trained all epochs, or none was asked for
+        kind: FailureKind = "lost executor" if attempt.number > 1 else "invalid value"
+        seconds = time.monotonic() - started
+        return Outcome.failed(trial.id, kind, str(error), seconds=seconds)
     except BaseException as error:  # also SystemExit and user classes
         return _failed(trial.id, error, time.monotonic() - started)
 

@@ -8,6 +8,7 @@ from search.direction import Direction, Directions
 from search.trial import Outcome
 from spark_jobs.trial.objective import (
     AmbiguousObjective,
+    EmptyHistory,
     Objective,
     Objectives,
     UnusableReturn,
@@ -170,6 +171,12 @@ def test_a_history_without_a_number_is_refused():
         Objective("loss", Direction.MIN).read(history(loss=[float("nan")], other=[1.0]))
     with pytest.raises(AmbiguousObjective):
         UNNAMED.read(history(loss=[1.0], accuracy=[1.0]))
+
+
+@pytest.mark.parametrize("objective", [UNNAMED, ACCURACY])
+def test_a_history_without_an_epoch_says_nothing_about_the_objectives_name(objective):
+    with pytest.raises(EmptyHistory, match="^got a History without epochs"):
+        objective.read(SimpleNamespace(history={}, epoch=[]))
 
 
 def test_a_keras_history_is_recognised():
