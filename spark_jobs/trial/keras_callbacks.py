@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from spark_jobs.trial.context import current, take_report
-from spark_jobs.trial.objective import UnusableReturn, number
+from spark_jobs.trial.objective import numbers_in
 
 
 def keras_callbacks() -> list[Any]:
@@ -36,7 +35,7 @@ def keras_callbacks() -> list[Any]:
             context = current()
             if context is not None:  # Keras counts from 0 in each fit, a curve continues
                 context.epoch = epoch = max(epoch, context.epoch + 1)
-            numbers = _numbers(logs or {})
+            numbers = numbers_in(logs or {})
             left_out = [name for name in logs or {} if name not in numbers]
             if left_out and not self.warned:
                 warnings.warn(
@@ -55,12 +54,3 @@ def keras_callbacks() -> list[Any]:
                 self.model.stop_training = True
 
     return [Reporter()]
-
-
-def _numbers(logs: Mapping[str, Any]) -> dict[str, float]:
-    """Return the logs that are single numbers."""
-    numbers = {}
-    for name, value in logs.items():
-        with contextlib.suppress(UnusableReturn):
-            numbers[name] = number(value)
-    return numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 from collections.abc import Mapping
@@ -129,8 +130,9 @@ class Objective:
             raise UnusableReturn(
                 f"the History has no number under {name!r}: {shown(history[name])}"
             )
-        at_best = {key: values[best] for key, values in history.items() if len(values) > best}
-        return Objective(name, self.direction)._read_mapping(at_best)
+        known = len(history[name])  # curves of another length are of other epochs
+        at_best = {key: values[best] for key, values in history.items() if len(values) == known}
+        return Objective(name, self.direction)._read_mapping(numbers_in(at_best))
 
     def _name(self, keys: Mapping[Any, Any]) -> str:
         got = ", ".join(shown(key, 40) for key in list(keys)[:20]) or "none"
@@ -235,6 +237,15 @@ def number(value: Any) -> float:
         except (OverflowError, TypeError, ValueError):
             pass
     raise UnusableReturn(f"got {type(value).__name__} ({shown(value, 80)}), want float")
+
+
+def numbers_in(logs: Mapping[str, Any]) -> dict[str, float]:
+    """Return the values that are single numbers, by name."""
+    found = {}
+    for name, value in logs.items():
+        with contextlib.suppress(UnusableReturn):
+            found[name] = number(value)
+    return found
 
 
 def _item(scalar: Any) -> Any:

@@ -179,6 +179,19 @@ def test_a_history_without_an_epoch_says_nothing_about_the_objectives_name(objec
         objective.read(SimpleNamespace(history={}, epoch=[]))
 
 
+def test_metrics_of_a_history_are_those_of_the_best_epoch_alone():
+    """As of validation_freq=2: which epochs the shorter curves have is unknown."""
+    curves = history(loss=[4.0, 3.0, 2.0, 1.0], val_loss=[5.0, 2.0], val_error=[0.5, 0.2])
+    at_best = {"val_loss": 2.0, "val_error": 0.2}
+    assert Objective("val_loss", Direction.MIN).read(curves) == ("val_loss", 2.0, at_best)
+    assert Objective("loss", Direction.MIN).read(curves) == ("loss", 1.0, {"loss": 1.0})
+
+
+def test_curves_of_a_history_that_have_no_numbers_are_left_out():
+    curves = history(accuracy=[0.1, 0.9], f1_score=[np.ones(3), np.ones(3)])
+    assert ACCURACY.read(curves) == ("accuracy", 0.9, {"accuracy": 0.9})
+
+
 def test_a_keras_history_is_recognised():
     keras = pytest.importorskip("keras")
     real = keras.callbacks.History()
