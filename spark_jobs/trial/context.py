@@ -27,7 +27,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.storage.local_files import make_folder
 from spark_jobs.strategies.sharding import part_of
-from spark_jobs.trial.link import Link, NoLink
+from spark_jobs.trial.link import Link, NoLink, parts_of
 from spark_jobs.trial.memory.gpu_share import GpuShare
 from spark_jobs.trial.objective import UnusableReturn, number
 
@@ -364,5 +364,6 @@ def _take(context: TrialContext, step: int | None, values: dict[str, float]) -> 
         context.next_step = max(context.next_step, context.first_step + int(step) + 1)
         return
     context.events.scalars(values, int(step))
-    context.link.send(report)
+    for part in parts_of(report):
+        context.link.send(part)
     context.last = context.reported

@@ -46,13 +46,27 @@ class EndTrial(msgspec.Struct, frozen=True, tag="end"):
     reason: str
 
 
+def parts_of(report: Report) -> list[Report]:
+    """Return reports of the same step that have the metrics of a report, each small enough to send.
+
+    A single metric whose name makes it too large remains so.
+    """
+    items = list(report.metrics.items())
+    if len(items) < 2 or len(encode(report)) < LARGEST_REPORT:
+        return [report]
+    middle = len(items) // 2
+    halves = (items[:middle], items[middle:])
+    return [part for half in halves for part in parts_of(Report(report.step, dict(half)))]
+
+
 class Link(Protocol):
     """A trial's side."""
 
     def send(self, report: Report) -> None:
         """Send a report, now or later; when too many wait, the oldest is dropped.
 
-        A report that is too large is dropped; the trial's event file has it all the same.
+        A report that is too large is dropped, see `parts_of`; the trial's event file has it all the
+        same.
         """
 
     def stop(self) -> str:

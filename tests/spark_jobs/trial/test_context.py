@@ -58,6 +58,18 @@ def test_reports_are_passed_on(recorded):
     assert as_json(recorded.context.last) == {"step": 0, "metrics": last}
 
 
+def test_a_large_report_is_passed_on_in_parts(recorded):
+    """As of a model with several outputs, whose metrics exceed one message."""
+    metrics = {f"val_head_{n}_sparse_categorical_accuracy": n / 300 for n in range(300)}
+    experiment.report(step=5, **metrics)
+    assert {report.step for report in recorded.reports} == {5}
+    passed_on = {}
+    for report in recorded.reports:
+        passed_on |= report.metrics
+    assert passed_on == metrics
+    assert recorded.context.last == Report(5, metrics)
+
+
 def test_a_refused_report_is_not_passed_on_and_counts_for_nothing(recorded):
     with pytest.raises(ValueError, match="loss"):
         experiment.report(loss="x")
