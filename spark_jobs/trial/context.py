@@ -13,6 +13,7 @@ import dataclasses
 import os
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,7 +160,8 @@ def entered(context: TrialContext) -> Iterator[None]:
     finally:
         _current.reset(token)
         if context.events is not None:
-            context.events.close()
+            with contextlib.suppress(OSError):  # as of NFS on a full disk
+                context.events.close()
         while context.held:
             os.close(context.held.popitem()[1])
 
@@ -353,17 +355,24 @@ def _take(context: TrialContext, step: int | None, values: dict[str, float]) -> 
     context.reported = report if before is None else report.after(before)
     if context.rank:
         return
+    point = context.first_step + int(step)
+    try:
+        _add_point(context, values, point)
+    except OSError as error:  # such as a full disk: a point is lost, not the trial
+        warnings.warn(f"report(): a point is missing in the curves: {error}", stacklevel=4)
+    if context.repeats > 1:  # the steps that the driver gets are the repeats
+        context.next_step = max(context.next_step, point + 1)
+        return
+    for part in parts_of(report):
+        context.link.send(part)
+    context.last = context.reported
+
+
+def _add_point(context: TrialContext, values: Mapping[str, float], step: int) -> None:
     if context.events is None:
         # Late: `import experiment` needs no tensorboard.
         from spark_jobs.trial.events.event_file import EventFile
 
         make_folder(context.folder)  # a train function may have removed it
         context.events = EventFile(context.folder, lag=context.clock_lag)
-    if context.repeats > 1:  # the steps that the driver gets are the repeats
-        context.events.scalars(values, context.first_step + int(step))
-        context.next_step = max(context.next_step, context.first_step + int(step) + 1)
-        return
-    context.events.scalars(values, int(step))
-    for part in parts_of(report):
-        context.link.send(part)
-    context.last = context.reported
+    context.events.scalars(values, step)

@@ -1,4 +1,5 @@
 import contextvars
+import errno
 import math
 import os
 import stat
@@ -11,6 +12,7 @@ import pytest
 import experiment
 from spark_jobs.messages import Report, as_json
 from spark_jobs.trial.context import StepsDone, TrialContext, TrialStopped, entered
+from spark_jobs.trial.events.event_file import EventFile
 from tests.spark_jobs.trial.events.reading import scalars
 
 
@@ -68,6 +70,19 @@ def test_a_large_report_is_passed_on_in_parts(recorded):
         passed_on |= report.metrics
     assert passed_on == metrics
     assert recorded.context.last == Report(5, metrics)
+
+
+def test_a_report_on_a_full_disk_loses_its_point_but_is_passed_on(recorded, monkeypatch):
+    def fail(events, values, step):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EventFile, "scalars", fail)
+        with pytest.warns(UserWarning, match="a point is missing in the curves: .*No space left"):
+            experiment.report(loss=1.0)
+    experiment.report(loss=2.0)
+    assert recorded.reports == [Report(0, {"loss": 1.0}), Report(1, {"loss": 2.0})]
+    assert scalars(recorded.context.folder) == {"loss": [(1, 2.0)]}
 
 
 def test_a_refused_report_is_not_passed_on_and_counts_for_nothing(recorded):
