@@ -8,7 +8,7 @@ from typing import Any
 
 
 def seed_random_numbers(seed: int | None, trial: int) -> None:
-    """Seed `random` and numpy for this trial; otherwise forked processes share one state.
+    """Seed `random`, numpy and PyTorch for this trial; otherwise forked processes share one state.
 
     Spark's Python workers are forked, too, so this is so for slots as for trials of their own.
     """
@@ -16,7 +16,7 @@ def seed_random_numbers(seed: int | None, trial: int) -> None:
 
 
 def seed_repeat(seed: int | None, trial: int, repeat: int) -> None:
-    """Seed `random` and numpy for a repeat above 0; the first one has the state of the trial.
+    """Seed them for a repeat above 0; the first one has the state of the trial.
 
     So a repeat draws the same numbers in every attempt: an attempt that began with a later repeat
     would draw those of repeat 0 again, and count one result twice.
@@ -35,3 +35,6 @@ def _seed(state: int) -> None:
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(state % 2**32)
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(state % 2**32)
