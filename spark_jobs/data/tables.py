@@ -97,9 +97,11 @@ def _mapped(
             copies = copied(files, found, settings)
             names = [status.location for status in found]
             rows = decode(dict(zip(names, copies, strict=True)))
+            # Files, and parts of one, may have different categories; Arrow's format has one set.
+            options = pyarrow.ipc.IpcWriteOptions(unify_dictionaries=True)
             with (
                 pyarrow.OSFile(str(part), "wb") as sink,
-                pyarrow.ipc.new_file(sink, rows.schema) as writer,
+                pyarrow.ipc.new_file(sink, rows.schema, options=options) as writer,
             ):
                 writer.write(rows)
 

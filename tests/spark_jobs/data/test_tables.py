@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pyarrow
 import pytest
 
 from experiment import data
@@ -27,6 +28,14 @@ def test_a_table_in_memory_has_the_rows_of_all_files(folder):
     put_rows(f"{folder}/b.parquet", [{"n": 2, "t": "y"}])
     assert data.in_memory(folder).to_pylist() == [{"n": 1, "t": "x"}, {"n": 2, "t": "y"}]
     assert data.in_memory(folder, columns=["n"]).to_pylist() == [{"n": 1}, {"n": 2}]
+
+
+def test_a_table_in_memory_may_have_other_categories_in_each_file(folder):
+    for name in ("a", "b"):
+        put_table(f"{folder}/{name}.parquet", c=pyarrow.array([name]).dictionary_encode())
+    table = data.in_memory(folder)
+    assert table["c"].to_pylist() == ["a", "b"]
+    assert table.schema == data.parquet(folder).schema
 
 
 def test_a_table_in_memory_is_decoded_once_and_mapped_by_all(folder, copies):
