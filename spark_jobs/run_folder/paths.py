@@ -43,6 +43,9 @@ CHECKPOINT = "checkpoint"
 REPEATS = f"{CHECKPOINT}/repeats.json"
 """The file in a trial's folder with the outcomes of its repeats, beside the checkpoints of each."""
 
+EPOCHS = "epochs.jsonl"
+"""The file in a trial's folder with the epochs that `fit` of Keras has trained, a line each."""
+
 MANIFEST = "manifest.json"
 """The file in a run's folder with the arguments of its search."""
 
@@ -84,7 +87,7 @@ def is_ours(path: str) -> bool:
         path: Its path in the trial's folder.
     """
     own = re.sub(rf"^{WORKERS}/\d+/", "", path)  # the folder of a worker is like the trial's
-    ours = (TRIAL, OUTCOME, RETURNED, REPEATS, "stdout.log", "stderr.log")
+    ours = (TRIAL, OUTCOME, RETURNED, REPEATS, EPOCHS, "stdout.log", "stderr.log")
     return own in ours or ("/" not in own and own.startswith("events.out.tfevents.trial"))
 
 

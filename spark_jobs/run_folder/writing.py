@@ -18,12 +18,12 @@ from spark_jobs import time_limits
 from spark_jobs.messages import Attempt
 from spark_jobs.retrying import call_again
 from spark_jobs.run_folder.mirror import Mirror
-from spark_jobs.run_folder.paths import CHECKPOINT, attempt_name, attempts_in
+from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
 from spark_jobs.run_folder.uploader import Uploader, files_below
 from spark_jobs.storage.files import PART, WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
-from spark_jobs.storage.local_files import make_folder
+from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 
@@ -172,7 +172,8 @@ def with_patience(
 def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, to: Path) -> None:
     """Copy the checkpoint folder that an attempt resumes from into its own folder, if any.
 
-    It is the last one of the attempts before, else that of the trial's parent.
+    It is the last one of the attempts before, with the epochs that this attempt knew to be trained;
+    else that of the trial's parent.
     A lost attempt may still run on a host that the driver does not reach: a folder that changes
     while it is copied is copied again, and not used if that does not end.
 
@@ -209,8 +210,23 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
                 if _is_copied(mirror) and any(path.is_file() for path in part.rglob("*")):
                     shutil.rmtree(to, ignore_errors=True)
                     part.replace(to)
+                    if name in own:
+                        _copy_epochs(files, trials.below(name), to.parent)
                     return
                 shutil.rmtree(part, ignore_errors=True)
+
+
+def _copy_epochs(files: WritableFiles, attempt: Location, to: Path) -> None:
+    """Copy the file of an attempt's trained epochs into another folder, if there is one.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        status = files.status(attempt.below(EPOCHS))
+        content = bytearray()
+        files.read(status, content.extend)
+        write_whole(to / EPOCHS, bytes(content))
 
 
 def _is_copied(mirror: Mirror) -> bool:

@@ -31,6 +31,7 @@ from spark_jobs.strategies.sharding import part_of
 from spark_jobs.trial.link import Link, NoLink, parts_of
 from spark_jobs.trial.memory.gpu_share import GpuShare
 from spark_jobs.trial.objective import UnusableReturn, number
+from spark_jobs.trial.trained_epochs import TrainedEpochs
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
@@ -79,6 +80,7 @@ class TrialContext:
         link: The link to its supervisor.
         reports: The number of reports without a step so far.
         epoch: The last epoch that Keras' callback reported.
+        trained: The epochs that Keras has trained, after the first `fit` that reports.
         last: The last step that was sent, with the last reported value of each metric.
         reported: The last step of this call and its metrics, in the form of `last`, whether they
             were sent or not: workers of a rank above 0 send none.
@@ -110,6 +112,7 @@ class TrialContext:
     link: Link = dataclasses.field(default_factory=NoLink)
     reports: int = 0
     epoch: int = -1
+    trained: TrainedEpochs | None = None
     last: Report | None = None
     reported: Report | None = None
     stopped: str = ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from spark_jobs.trial.context import current, take_report
 from spark_jobs.trial.objective import numbers_in
+from spark_jobs.trial.trained_epochs import EpochsOfFit, TrainedEpochs
 
 
 def keras_callbacks() -> list[Any]:
@@ -20,6 +21,9 @@ def keras_callbacks() -> list[Any]:
     EarlyStopping, and the value that the train function then returns counts. In `hyperband_search`
     `fit` ends after the last epoch that the trial may train, so `epochs=` need only be enough.
 
+    After a lost attempt whose checkpoint Keras restores, the History that `fit` returns has the
+    epochs of all attempts.
+
     The curves go to the trial's single TensorBoard run. Keras' own TensorBoard callback makes two
     more runs per trial, and above 500 runs TensorBoard's pages start empty; it may be added, too.
     """
@@ -27,12 +31,18 @@ def keras_callbacks() -> list[Any]:
 
     class Reporter(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         warned = False
+        epochs: EpochsOfFit | None = None  # None outside a trial
 
         def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-            self.warned = False
+            self.warned, self.epochs = False, _begin()
+
+        def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+            history = getattr(self.model, "history", None)
+            if self.epochs is not None and isinstance(history, keras.callbacks.History):
+                self.epochs.complete(history)
 
         def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-            context = current()
+            context, counted = current(), epoch
             if context is not None:  # Keras counts from 0 in each fit, a curve continues
                 context.epoch = epoch = max(epoch, context.epoch + 1)
             numbers = numbers_in(logs or {})
@@ -45,6 +55,8 @@ def keras_callbacks() -> list[Any]:
                 )
                 self.warned = True
             take_report(epoch, numbers)
+            if self.epochs is not None:
+                self.epochs.add(counted, numbers)
             if context is not None and context.has_done(epoch):
                 context.ends_itself = True  # reports after the fit do not end the trial
                 self.model.stop_training = True
@@ -54,3 +66,13 @@ def keras_callbacks() -> list[Any]:
                 self.model.stop_training = True
 
     return [Reporter()]
+
+
+def _begin() -> EpochsOfFit | None:
+    """Return the epochs of a `fit` that begins; None outside a trial."""
+    context = current()
+    if context is None:
+        return None
+    if context.trained is None:
+        context.trained = TrainedEpochs(context.folder, writes=context.rank == 0)
+    return context.trained.begin(context.repeat)

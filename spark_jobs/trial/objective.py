@@ -24,7 +24,7 @@ _LIST = (
 )
 _NO_EPOCHS = (
     "got a History without epochs: fit() began after its last epoch, by its arguments or by the "
-    "checkpoint that it restored"
+    "checkpoint that it restored; with keras_callbacks() it has those of the attempts before"
 )
 _CURVES = "; return the History that fit() returned, not its .history, or one number of it"
 

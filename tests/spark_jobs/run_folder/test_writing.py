@@ -375,6 +375,28 @@ def test_an_attempt_after_one_that_wrote_a_file_named_checkpoint_starts_from_scr
     assert not to.exists()
 
 
+def test_the_trained_epochs_of_the_same_trial_come_with_its_checkpoint(place, tmp_path):
+    with run_folder(place.location, place.hadoop) as folder:
+        for trial, number in ((6, 1), (7, 1), (7, 2)):  # attempt 2 was lost before it had saved
+            write(
+                folder, {f"{attempt_name(trial, number)}/epochs.jsonl": b"%d-%d" % (trial, number)}
+            )
+        for trial in (6, 7):
+            write(folder, {f"{attempt_name(trial)}/checkpoint/state": b"%d" % trial})
+        folder.keep(pytest.fail)
+
+        def given(trial, number):
+            to = tmp_path / f"{trial.id}-{number}"
+            hand_on_checkpoint(
+                place.files, place.location, Attempt(trial, number), to / "checkpoint"
+            )
+            return {path.name: path.read_bytes() for path in to.rglob("*") if path.is_file()}
+
+        own, from_parent = given(Trial(7, {}, parent=6), 3), given(Trial(8, {}, parent=6), 1)
+    assert own == {"state": b"7", "epochs.jsonl": b"7-1"}
+    assert from_parent == {"state": b"6"}
+
+
 class TestCheckpoints:
     """The checkpoint folder that an attempt resumes from."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 
 import cloudpickle
@@ -14,10 +15,10 @@ from spark_jobs.trial.trial_process import Program, evaluate
 from tests.spark_jobs.trial.events.reading import scalars
 
 
-def run(function, folder, max_steps, key=None):
+def run(function, folder, max_steps, key=None, *, number=1, rate=0.5):
     program = Program(function=cloudpickle.dumps(function), key=key, direction="min")
-    trial = Trial(0, {"rate": 0.5}, max_steps=max_steps)
-    return evaluate(program, Attempt(trial), folder)
+    trial = Trial(0, {"rate": rate}, max_steps=max_steps)
+    return evaluate(program, Attempt(trial, number), folder)
 
 
 def loop(rate):
@@ -56,7 +57,7 @@ def test_a_last_report_that_is_no_value_is_a_failure(tmp_path, reported, kind):
     assert (outcome.status, outcome.error.kind) == ("failed", kind)
 
 
-def fit(rate):
+def fit(rate, lost_before=None):
     import keras
     import numpy
 
@@ -65,7 +66,13 @@ def fit(rate):
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(rate), "mse")
     kept = keras.callbacks.BackupAndRestore(experiment.checkpoint_dir(), delete_checkpoint=False)
-    callbacks = [*experiment.keras_callbacks(), kept]
+
+    def lose(epoch, logs):
+        if epoch == lost_before:
+            raise ConnectionError("lost")
+
+    lost = keras.callbacks.LambdaCallback(on_epoch_begin=lose)
+    callbacks = [*experiment.keras_callbacks(), kept, lost]
     return model.fit(x, y, epochs=9, callbacks=callbacks, verbose=0, shuffle=False)
 
 
@@ -81,3 +88,25 @@ def test_an_unchanged_fit_of_keras_goes_on_from_its_checkpoint(tmp_path):
     curves = [dict(scalars(folder)["loss"]) for folder in (long, scratch)]
     assert list(curves[0]) == [3, 4, 5, 6, 7, 8]
     assert curves[0] == pytest.approx({step: curves[1][step] for step in curves[0]})
+
+
+def hand_on(lost, to):
+    """Copy what the attempt after a lost one gets of it."""
+    to.mkdir()
+    shutil.copytree(lost / "checkpoint", to / "checkpoint")
+    shutil.copy(lost / "epochs.jsonl", to)
+
+
+@pytest.mark.parametrize("losses", [[3], [3, 5], [None]], ids=str)
+def test_a_retried_fit_returns_the_best_epoch_of_all_attempts(tmp_path, losses):
+    """The rate is so large that the first epochs are the best."""
+    pytest.importorskip("tensorflow")
+    outcomes = []
+    for number, epoch in enumerate([*losses, None], 1):
+        train, folder = functools.partial(fit, lost_before=epoch), tmp_path / str(number)
+        outcomes.append(run(train, folder, None, "loss", number=number, rate=1.0))
+        hand_on(folder, tmp_path / str(number + 1))
+    whole, retried = run(fit, tmp_path / "whole", None, "loss", rate=1.0), outcomes.pop()
+    assert [outcome.status == "failed" for outcome in outcomes] == [bool(e) for e in losses]
+    assert retried.value == pytest.approx(whole.value)
+    assert dict(retried.metrics) == pytest.approx(dict(whole.metrics))

@@ -156,7 +156,10 @@ def test_keras_resumes_after_its_last_epoch_when_its_executor_is_lost(cluster, t
         model.compile("sgd", "mse")
         backup = keras.callbacks.BackupAndRestore(experiment.checkpoint_dir())
         x = np.ones((8, 2))
-        model.fit(x, x[:, :1], epochs=6, verbose=0, callbacks=[backup, Diary()])
+        callbacks = [*experiment.keras_callbacks(), backup, Diary()]
+        history = model.fit(x, x[:, :1], epochs=6, verbose=0, callbacks=callbacks)
+        assert history.epoch == [0, 1, 2, 3, 4, 5]
+        assert len(history.history["loss"]) == 6
         return int(model.optimizer.iterations)
 
     result = experiment.launch(

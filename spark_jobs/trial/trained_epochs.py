@@ -1,0 +1,105 @@
+"""The epochs that the attempts of a trial have trained in Keras.
+
+After a lost attempt Keras resumes from its checkpoint, and its History lacks the epochs before. So
+`keras_callbacks()` keeps the logs of each epoch in a file, which the next attempt gets with the
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from spark_jobs.messages import ProtocolError, Report, decode, encode
+from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS
+from spark_jobs.storage.local_files import open_appending
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """An epoch that was trained.
+
+    Attributes:
+        repeat: The number of the call of the train function, from 0.
+        fit: The number of the `fit` in this call, from 0.
+        epoch: The number of the epoch in this `fit`, as Keras has it, and its logs.
+    """
+
+    repeat: int
+    fit: int
+    epoch: Report
+
+
+class TrainedEpochs:
+    """The epochs of each `fit` of a trial, kept in a file.
+
+    Args:
+        folder: The trial's folder, whose file has the epochs of the attempts before.
+        writes: Whether to add those of this attempt, once there is a folder for checkpoints: the
+            next attempt begins with the first epoch if there is none.
+    """
+
+    def __init__(self, folder: Path, *, writes: bool = True) -> None:
+        self._file = folder / EPOCHS
+        self._checkpoints = folder / CHECKPOINT
+        self._resumes = False  # whether there was a folder for checkpoints
+        self._writes = writes
+        self._begun: Counter[int] = Counter()  # fits, by repeat
+        self._before: dict[tuple[int, int], dict[int, Report]] = {}
+        with contextlib.suppress(OSError):
+            for text in self._file.read_bytes().splitlines():
+                with contextlib.suppress(ProtocolError):  # a part of a line
+                    line = decode(text, _Line)
+                    fit = self._before.setdefault((line.repeat, line.fit), {})
+                    fit[line.epoch.step] = line.epoch  # the last one, if it was trained twice
+
+    def begin(self, repeat: int) -> EpochsOfFit:
+        """Return the epochs of a `fit` that begins in a call of the train function."""
+        self._resumes = self._resumes or self._checkpoints.is_dir()  # Keras may remove it
+        fit = self._begun[repeat]
+        self._begun[repeat] += 1
+        return EpochsOfFit(self, repeat, fit, self._before.get((repeat, fit), {}))
+
+    def add(self, line: _Line) -> None:
+        """Add an epoch to the file; without room for it, the next attempt lacks it."""
+        if self._writes and self._resumes:
+            with (
+                contextlib.suppress(OSError),
+                os.fdopen(open_appending(self._file), "ab", buffering=0) as file,
+            ):
+                file.write(b"\n" + encode(line))  # a part of a line ends here
+
+
+class EpochsOfFit:
+    """The epochs of one `fit`, also those that the attempts before have trained.
+
+    Args:
+        trained: The epochs of the trial.
+        repeat: The number of the call of the train function.
+        fit: The number of the `fit` in this call.
+        before: The epochs that the attempts before have trained in it, by number.
+    """
+
+    def __init__(
+        self, trained: TrainedEpochs, repeat: int, fit: int, before: dict[int, Report]
+    ) -> None:
+        self._trained, self._repeat, self._fit, self._before = trained, repeat, fit, before
+
+    def add(self, epoch: int, logs: dict[str, float]) -> None:
+        """Add an epoch of this attempt."""
+        self._trained.add(_Line(self._repeat, self._fit, Report(epoch, logs)))
+
+    def complete(self, history: Any) -> None:
+        """Put the epochs of the attempts before into the History of this one, before its own."""
+        first = min(history.epoch, default=None)
+        earlier = [
+            self._before[epoch] for epoch in sorted(self._before) if first is None or epoch < first
+        ]
+        history.epoch[:0] = [report.step for report in earlier]
+        for name in {name: None for report in earlier for name in report.metrics}:
+            values = [report.metrics[name] for report in earlier if name in report.metrics]
+            history.history.setdefault(name, [])[:0] = values
