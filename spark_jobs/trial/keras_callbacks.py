@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from spark_jobs.trial.context import current, take_report
@@ -22,7 +23,7 @@ def keras_callbacks() -> list[Any]:
     `fit` ends after the last epoch that the trial may train, so `epochs=` need only be enough.
 
     After a lost attempt whose checkpoint Keras restores, the History that `fit` returns has the
-    epochs of all attempts.
+    epochs of all attempts, and no epoch is trained beyond the last one that the trial may train.
 
     The curves go to the trial's single TensorBoard run. Keras' own TensorBoard callback makes two
     more runs per trial, and above 500 runs TensorBoard's pages start empty; it may be added, too.
@@ -32,11 +33,24 @@ def keras_callbacks() -> list[Any]:
     class Reporter(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         warned = False
         epochs: EpochsOfFit | None = None  # None outside a trial
+        resumed: int | None = None  # the epoch to begin with, where none is to be trained
 
         def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
             self.warned, self.epochs = False, _begin()
+            context, history = current(), getattr(self.model, "history", None)
+            limited = context is not None and context.max_steps is not None
+            if limited and isinstance(history, keras.callbacks.History):
+                _when_begun(history, self.end_if_done)
+
+        def end_if_done(self) -> None:
+            context, resumed = current(), getattr(self.model, "_initial_epoch", None) or 0
+            if context is not None and context.has_done(resumed - 1):
+                context.ends_itself = True
+                self.resumed, self.model._initial_epoch = resumed, sys.maxsize
 
         def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+            if self.resumed is not None:
+                self.resumed, self.model._initial_epoch = None, self.resumed
             history = getattr(self.model, "history", None)
             if self.epochs is not None and isinstance(history, keras.callbacks.History):
                 self.epochs.complete(history)
@@ -76,3 +90,17 @@ def _begin() -> EpochsOfFit | None:
     if context.trained is None:
         context.trained = TrainedEpochs(context.folder, writes=context.rank == 0)
     return context.trained.begin(context.repeat)
+
+
+def _when_begun(history: Any, act: Callable[[], None]) -> None:
+    """Call a function when `fit` has called `on_train_begin` of all callbacks.
+
+    Some of them restore checkpoints, and Keras puts its History after those of the user.
+    """
+
+    def on_train_begin(logs: Mapping[str, Any] | None = None) -> None:
+        del history.on_train_begin  # the one of the class is next
+        history.on_train_begin(logs)
+        act()
+
+    history.on_train_begin = on_train_begin

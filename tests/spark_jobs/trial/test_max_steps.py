@@ -110,3 +110,21 @@ def test_a_retried_fit_returns_the_best_epoch_of_all_attempts(tmp_path, losses):
     assert [outcome.status == "failed" for outcome in outcomes] == [bool(e) for e in losses]
     assert retried.value == pytest.approx(whole.value)
     assert dict(retried.metrics) == pytest.approx(dict(whole.metrics))
+
+
+def test_a_retried_fit_trains_no_epoch_after_the_last_one(tmp_path):
+    """It was lost once it had trained and saved all epochs that it was to train."""
+    pytest.importorskip("tensorflow")
+
+    def train(rate):
+        history = fit(rate)
+        return {
+            "loss": min(history.history["loss"]),
+            "steps": int(history.model.optimizer.iterations),
+        }
+
+    lost = run(train, tmp_path / "lost", 3, "loss", rate=1.0)
+    hand_on(tmp_path / "lost", tmp_path / "retried")
+    retried = run(train, tmp_path / "retried", 3, "loss", number=2, rate=1.0)
+    assert (retried.status, retried.value, retried.step) == ("finished", lost.value, 2)
+    assert retried.metrics["steps"] == lost.metrics["steps"] == 3.0
