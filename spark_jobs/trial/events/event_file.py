@@ -63,9 +63,9 @@ class EventFile:
 
     def close(self) -> None:
         """Close the file; a later record opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None  # also if it cannot be closed
+        if file is not None:
+            file.close()
 
     def is_there(self) -> bool:
         """Return whether the file that was written to is still in the run's folder."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -36,6 +37,18 @@ def test_scalars_arrive_with_their_steps(tmp_path):
     read = scalars(tmp_path)
     assert read["accuracy"] == [(0, 0.25)]
     assert [step for step, _ in read["loss"]] == [0, 1]
+
+
+def test_a_file_that_could_not_be_closed_is_opened_again(tmp_path):
+    """As of NFS, which may say only then that the disk is full."""
+    events = EventFile(tmp_path)
+    events.scalars({"loss": 0.5}, step=0)
+    os.close(events._file.fileno())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        events.close()
+    events.scalars({"loss": 0.25}, step=1)
+    events.close()
+    assert scalars(tmp_path) == {"loss": [(0, 0.5), (1, 0.25)]}
 
 
 def test_several_writers_share_a_file(tmp_path):
