@@ -77,8 +77,11 @@ class Coordinator:
             self.ends.take(slot, message.attempt, message.outcome)
         self.ends.take_overdue()
         host = self.roster.host(slot)
-        if trials.problem is not None or trials.target_reached or host is None:
-            return Stop()  # the end of a slot that Spark has given up would not be noticed
+        if trials.problem is not None or trials.target_reached:
+            return Stop()
+        if host is None:  # the end of a slot that Spark has given up would not be noticed
+            stays = not self.roster.is_given_up(slot) and self._has_to_stay(slot)
+            return Wait(longer_wait(len(self.roster))) if stays else Stop()
         if attempt := self.gangs.work(slot):  # it is new, or the answer to its last call was lost
             return attempt
         self.gangs.wait(slot, host, message.address, self._clock())
@@ -91,8 +94,8 @@ class Coordinator:
         Host, GPUs and executor decide which trials a slot may run. Of slots that are kept, only
         those are alike which are kept until the same moment.
         """
-        doubled = SlotId.parse(slot).task if self._is_doubled(slot) else None
-        return self.roster.alike(slot), doubled, self.gangs.kept_for(slot)
+        stays = SlotId.parse(slot).task if self._has_to_stay(slot) else None
+        return self.roster.alike(slot), stays, self.gangs.kept_for(slot)
 
     def alike_now(self, slot: str) -> Hashable:
         """See `spark_jobs.channel.exchange.Handler`.
@@ -102,7 +105,7 @@ class Coordinator:
         if self.trials.state.waiting or self.roster.host(slot) is None:
             return self.alike(slot)
         obstacles = self.roster.obstacles(slot)
-        return obstacles, self._is_doubled(slot), self.gangs.is_kept(slot)
+        return obstacles, self._has_to_stay(slot), self.gangs.is_kept(slot)
 
     def assigned(self) -> list[str]:
         """See `spark_jobs.channel.exchange.Handler`.
@@ -148,8 +151,8 @@ class Coordinator:
     def _without_a_trial(self, slot: str, host: str) -> Answer:
         """Let a slot end if it gets no more trials, else wait."""
         trials, excluded = self.trials, self.roster.hosts.is_excluded(host)
-        nothing_left = self.roster.is_decommissioned(slot) or self._nothing_left
-        if excluded or (nothing_left and not self._is_doubled(slot)):
+        nothing_left = self.roster.is_barred(slot) or self._nothing_left
+        if nothing_left and not self._has_to_stay(slot):
             self.gangs.leave(slot)
             self.roster.end(slot)
             why = "its host gets no more trials" if excluded else "nothing is left"
@@ -162,9 +165,16 @@ class Coordinator:
             self._recorder.waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
         return Wait(longer_wait(len(self.roster)))
 
-    def _is_doubled(self, slot: str) -> bool:
-        """Return whether a slot must stay, so that Spark does not kill its task's other attempt."""
-        return self.trials.is_doubled(slot) or self.gangs.is_doubled(slot)
+    def _has_to_stay(self, slot: str) -> bool:
+        """Return whether a slot without a trial must not end, since Spark would kill another one.
+
+        Spark kills the other attempts of its task: one that has a trial, or gets one meanwhile.
+        """
+        if self.trials.is_doubled(slot) or self.gangs.is_doubled(slot):
+            return True
+        if self._nothing_left or not self.roster.is_barred(slot):
+            return False  # the others get no trial either, or this slot may get one, too
+        return self.roster.has_working_copy(slot)
 
     @property
     def _nothing_left(self) -> bool:

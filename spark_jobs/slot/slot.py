@@ -123,6 +123,7 @@ def _serve(
     problem = folder_problem(root, hadoop, tell) or modules_problem(config.modules)
     lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
     if problem:
+        channel.next()  # until it may end: Spark would kill another slot of its task, with a trial
         return
     program = msgspec.structs.replace(config.program, clock_lag=lag)
     config = msgspec.structs.replace(config, program=program)
@@ -150,6 +151,7 @@ def _serve(
     except (RunnerBroken, NoPort, OSError) as error:  # such as no room for temporary files
         problem = f"host {hello.host}, Python {sys.executable}: {error}"
         channel.hello(msgspec.structs.replace(hello, problem=problem))
+        channel.next()  # as above
 
 
 def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> TrialRunner:

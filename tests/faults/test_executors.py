@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 import experiment
+from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import read_journal
-from spark_jobs.messages import SlotId
+from spark_jobs.messages import SlotId, Wait
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.faults.held import QUIET, check, held_in, hosts_of, release
 from tests.servers.standalone import HOSTS, Standalone
@@ -393,6 +394,45 @@ def test_a_host_that_cannot_write_is_named_and_the_other_one_runs_the_trials(
         with pytest.warns(UserWarning, match=f"host {broken} cannot write to the folder") as warned:
             result = search()
         check(result, [0.0, 2.0, 4.0, 6.0], tmp_path)
+        assert set(hosts_of(tmp_path).values()) == {whole}
+    finally:
+        standalone.kill_worker(broken)
+        sparks.stop()
+
+
+@pytest.mark.fault(21)
+@pytest.mark.fault(31)
+def test_a_speculative_copy_on_a_host_that_cannot_write_ends_no_trial(
+    sparks, standalone, tmp_path, submit, monkeypatch
+):
+    """It has no work and must not end first, or Spark would kill the slot that has some."""
+    broken, whole = HOSTS
+    eager = {"": "true", ".interval": "100ms", ".multiplier": "1.01", ".quantile": "0.1"}
+    wanted = {f"spark.speculation{name}": value for name, value in eager.items()}
+    spark = sparks.get(standalone.master, **standalone.settings(), **wanted)
+    wait_until(lambda: standalone.executors(broken))
+    start_python_on_both(spark)
+    standalone.fill_disks(broken)
+    asked, next_of = set(), Coordinator.next
+
+    def next_and_note(coordinator, message):
+        answer, attempt = next_of(coordinator, message), SlotId.parse(message.slot).attempt
+        asked.add((attempt, type(answer)))
+        # The first slot there ends, and thus lets Spark start copies, once the other has a trial.
+        has_trial = coordinator.trials.in_flight or coordinator.trials.results
+        return answer if attempt or has_trial else Wait()
+
+    def search():
+        handle = submit(spark)
+        wait_until(lambda: (1, Wait) in asked)
+        return release(tmp_path, handle)
+
+    monkeypatch.setattr(Coordinator, "next", next_and_note)
+    try:
+        with pytest.warns(UserWarning, match=f"host {broken} cannot write to the folder"):
+            result = search()
+        attempts = check(result, [0.0, 2.0, 4.0, 6.0], tmp_path)
+        assert set(attempts.values()) == {1}
         assert set(hosts_of(tmp_path).values()) == {whole}
     finally:
         standalone.kill_worker(broken)

@@ -50,12 +50,15 @@ class Roster:
 
     def hear(self, message: Hello) -> bool:
         """Take a slot's hello; return False if its job or its task is known to have ended."""
-        job = SlotId.parse(message.slot).job
-        if job in self._over or message.slot in self._lost:
+        if self.is_given_up(message.slot):
             return False
-        self._job_hosts.setdefault(job, set()).add(message.host)
+        self._job_hosts.setdefault(SlotId.parse(message.slot).job, set()).add(message.host)
         self.has_started = True
         return True
+
+    def is_given_up(self, slot: str) -> bool:
+        """Return whether a slot's job or its task is known to have ended."""
+        return SlotId.parse(slot).job in self._over or slot in self._lost
 
     def news(self, message: Hello) -> list[str]:
         """Return the warnings of a slot's hello; its own may repeat those of other slots."""
@@ -101,9 +104,18 @@ class Roster:
         self._decommissioned.update(slots)
         return sorted(hosts)
 
-    def is_decommissioned(self, slot: str) -> bool:
-        """Return whether a slot's executor is being decommissioned."""
-        return slot in self._decommissioned
+    def is_barred(self, slot: str) -> bool:
+        """Return whether a slot gets no more trials: absent, executor leaves, host excluded."""
+        host = self._slots.get(slot)
+        return host is None or slot in self._decommissioned or self.hosts.is_excluded(host)
+
+    def has_working_copy(self, slot: str) -> bool:
+        """Return whether another slot of a slot's task is present and may get trials."""
+        its_task = slot[: slot.rindex(".") + 1]  # parsing the names of a thousand slots takes long
+        return any(
+            other.startswith(its_task) and other != slot and self.gets_work(other)
+            for other in self._slots
+        )
 
     def gets_work(self, slot: str) -> bool:
         """Return whether a present slot may get a trial."""

@@ -262,6 +262,80 @@ def test_a_slot_that_leaves_does_not_end_while_another_of_its_task_has_a_trial(s
     assert search.ask("1.0.1") == Stop()
 
 
+@pytest.fixture
+def bad_copy(start):
+    """Return a search whose slot 1.0.0 has a copy, 1.0.1, on a host that gets no more trials."""
+
+    def search(searcher):
+        search = start(searcher, "1.0.0", "1.1.0")
+        search.coordinator.roster.hosts.exclude("bad", "host bad: no space left")
+        search.coordinator.hello(Hello(slot="1.0.1", host="bad"))
+        return search
+
+    return search
+
+
+@pytest.mark.fault(21)
+def test_a_slot_on_an_excluded_host_does_not_end_while_another_of_its_task_has_a_trial(bad_copy):
+    search = bad_copy(points(1))
+    work = search.ask("1.0.0")
+    assert search.ask("1.0.1") == Wait()
+    assert search.coordinator.alike_now("1.0.1") != search.coordinator.alike_now("1.2.0")
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.ask("1.0.1") == Stop()
+
+
+@pytest.mark.fault(21)
+def test_a_slot_on_an_excluded_host_does_not_end_while_another_of_its_task_may_get_a_trial(
+    bad_copy,
+):
+    """Between its stop and the end of its task, the other one might get a trial."""
+    search = bad_copy(evolution(4, 1))
+    works = [search.ask("1.1.0"), search.ask("1.0.0")]
+    for _ in range(3):
+        works[1] = search.finish("1.0.0", works[1])
+    assert works[1] == Wait()
+    assert search.ask("1.0.1") == Wait()
+    search.finish("1.1.0", works[0])
+    assert search.run_to_the_end("1.1.0")[1] == Stop()
+    assert search.ask("1.0.1") == Stop()
+
+
+@pytest.mark.fault(21)
+def test_a_slot_whose_host_is_excluded_later_does_not_end_while_another_of_its_task_has_a_trial(
+    start,
+):
+    search = start(points(3), "1.0.0")
+    search.coordinator.hello(Hello(slot="1.0.1", host="bad"))
+    work, other = search.ask("1.0.0"), search.ask("1.0.1")
+    search.coordinator.roster.hosts.exclude("bad", "host bad: no space left")
+    assert search.finish("1.0.1", other) == Wait()
+    assert [record["why"] for record in search.records("waiting")] == ["nothing left"]
+    assert search.run_to_the_end("1.0.0")[0] == [work.trial.id, 2]
+    assert search.ask("1.0.1") == Stop()
+
+
+@pytest.mark.fault(21)
+def test_slots_of_one_task_on_excluded_hosts_do_not_wait_for_each_other(bad_copy):
+    search = bad_copy(points(2))
+    work = search.ask("1.0.0")
+    search.coordinator.roster.hosts.exclude("host", "host host: no space left")
+    assert search.ask("1.0.1") == Wait()
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.ask("1.0.1") == Stop()
+
+
+@pytest.mark.fault(21)
+def test_a_slot_that_cannot_run_trials_does_not_end_while_another_of_its_task_has_one(start):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    search.coordinator.hello(Hello(slot="1.0.1", host="bad", problem="host bad: no space left"))
+    assert search.ask("1.0.1") == Wait()
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.ask("1.0.1") == Stop()
+    assert search.records("lost") == []
+
+
 def test_an_executor_that_leaves_is_noted_once(start):
     search = start(points(5), "1.0.0", "1.1.0")
     search.coordinator.slots_decommissioned(["1.1.0", "1.0.0", "1.2.0"])  # which has not come

@@ -367,10 +367,10 @@ def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monk
 
 
 class OneTrial(Script):
-    """A driver that has one trial."""
+    """A driver that has one trial, unless it is to give other answers."""
 
-    def __init__(self):
-        super().__init__(Attempt(Trial(0, {"x": 1})), Stop())
+    def __init__(self, answers=None):
+        super().__init__(*answers or (Attempt(Trial(0, {"x": 1})), Stop()))
 
     def report(self, message):
         return Heard()
@@ -384,8 +384,8 @@ def heard_of_slot(tmp_path, monkeypatch):
     """Return a function that lets a slot run a trial, and returns the driver."""
     monkeypatch.setattr(TaskContext, "_taskContext", None)  # this process is in no task afterwards
 
-    def heard(function, cpus=1, isolation="none", **settings):
-        driver, task = OneTrial(), TaskContext()
+    def heard(function, cpus=1, isolation="none", answers=None, **settings):
+        driver, task = OneTrial(answers), TaskContext()
         task._cpus = cpus
         task._resources = {}
         with ChannelServer("127.0.0.1", driver) as server:
@@ -448,6 +448,25 @@ def test_a_host_that_can_start_no_zygote_is_named_and_its_task_does_not_fail(
     begun, ended = driver.of_kind(Hello)
     assert begun.problem == ""
     assert ended.problem.startswith(f"host {host_name()}, Python {sys.executable}: {error}")
+
+
+@pytest.mark.fault(21)
+def test_a_slot_that_cannot_run_trials_ends_when_the_driver_lets_it(heard_of_slot, monkeypatch):
+    """Spark would kill another slot of its task, which may have a trial."""
+    problem = "host a: no space left"
+    monkeypatch.setattr(slot, "folder_problem", lambda *arguments: problem)
+    hello, asked = heard_of_slot(functions.double, answers=[Stop()]).heard
+    assert (hello.problem, asked) == (problem, Next("1.0.0"))
+
+
+@pytest.mark.fault(21)
+def test_a_slot_whose_zygote_does_not_start_ends_when_the_driver_lets_it(
+    heard_of_slot, monkeypatch
+):
+    without_further_processes(monkeypatch)
+    *_, hello, asked = heard_of_slot(functions.double, isolation="process").heard
+    assert "[Errno 11] Resource temporarily unavailable" in hello.problem
+    assert asked == Next("1.0.0")
 
 
 @pytest.fixture
