@@ -13,7 +13,8 @@ from search.searcher import batch_of
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.memory_sizes import mebibytes
 
-_CONTAINERS = {"yarn": 0.1, "k8s": 0.4}  # Spark's overhead factor where memory limits are enforced
+_CONTAINERS = ("yarn", "k8s")  # where memory limits are enforced
+_OVERHEAD_FACTOR = 0.1  # Spark's default; a Python job in cluster mode on Kubernetes is given 0.4
 _LEAST_OVERHEAD = 384  # MiB, Spark's minimum
 
 
@@ -141,12 +142,8 @@ def _memory(demand: Demand) -> Iterator[Hindrance]:
     kind = demand.prepared.session.master.partition(":")[0]
     if kind not in _CONTAINERS or not demand.imports_tensorflow or demand.per_executor is None:
         return
-    own = mebibytes(demand.setting("spark.executor.memory")) or 1024
-    overhead = mebibytes(demand.setting("spark.executor.memoryOverhead"))
-    if overhead is None:
-        factor = demand.setting("spark.executor.memoryOverheadFactor") or _CONTAINERS[kind]
-        overhead = max(_LEAST_OVERHEAD, own * float(factor))
-    room = overhead + (mebibytes(demand.setting("spark.executor.pyspark.memory")) or 0)
+    room = _overhead(demand, kind)
+    room += mebibytes(demand.setting("spark.executor.pyspark.memory")) or 0
     needed = demand.per_executor * SLOT_MEMORY / 2**20
     if room < needed:
         yield Hindrance(
@@ -157,6 +154,18 @@ def _memory(demand: Demand) -> Iterator[Hindrance]:
             "its limit is killed",
             advice=f"set it to {needed:.0f}m or more",
         )
+
+
+def _overhead(demand: Demand, kind: str) -> float:
+    """Return the MiB of an executor's container beside its JVM's memory, as Spark computes them."""
+    overhead = mebibytes(demand.setting("spark.executor.memoryOverhead"))
+    if overhead is not None:
+        return overhead
+    factor = demand.setting("spark.executor.memoryOverheadFactor")
+    if factor is None and kind == "k8s":
+        factor = demand.setting("spark.kubernetes.memoryOverheadFactor")
+    own = mebibytes(demand.setting("spark.executor.memory")) or 1024
+    return max(_LEAST_OVERHEAD, own * float(factor or _OVERHEAD_FACTOR))
 
 
 def _in_the_open(demand: Demand) -> Iterator[Hindrance]:

@@ -332,12 +332,27 @@ def test_dynamic_allocation_with_a_barrier_is_a_hindrance():
     [
         ("yarn", {}, 384),
         ("yarn", {"executor.memory": "10g"}, 1024),
-        ("k8s://https://host:443", {"executor.memory": "5g"}, 2048),
+        ("k8s://https://host:443", {"executor.memory": "16g"}, 1638),
+        (
+            "k8s://https://host:443",
+            {"executor.memory": "5g", "kubernetes.memoryOverheadFactor": "0.4"},
+            2048,
+        ),
+        (
+            "k8s://https://host:443",
+            {
+                "executor.memory": "10g",
+                "executor.memoryOverheadFactor": "0.2",
+                "kubernetes.memoryOverheadFactor": "0.4",
+            },
+            2048,
+        ),
+        ("yarn", {"executor.memory": "10g", "kubernetes.memoryOverheadFactor": "0.4"}, 1024),
         ("yarn", {"executor.memory": "1t", "executor.memoryOverhead": "2000"}, 2000),
         ("yarn", {"executor.memoryOverhead": "1g", "executor.pyspark.memory": "512M"}, 1536),
         ("yarn", {"executor.memory": "10g", "executor.memoryOverheadFactor": "0.2"}, 2048),
         ("yarn", {"executor.memoryOverhead": "4g"}, None),
-        ("k8s://https://host:443", {"executor.memory": "16g"}, None),
+        ("k8s://https://host:443", {"executor.memory": "40g"}, None),
         ("spark://host:7077", {}, None),
     ],
 )
