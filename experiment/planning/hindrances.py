@@ -16,6 +16,7 @@ from spark_jobs.cluster.memory_sizes import mebibytes
 _CONTAINERS = ("yarn", "k8s")  # where memory limits are enforced
 _OVERHEAD_FACTOR = 0.1  # Spark's default; a Python job in cluster mode on Kubernetes is given 0.4
 _LEAST_OVERHEAD = 384  # MiB, Spark's minimum
+_ADDRESS_SPACE = 4096  # MiB that TensorFlow with a small model maps, rounded up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,8 @@ def _memory(demand: Demand) -> Iterator[Hindrance]:
     if kind not in _CONTAINERS or not demand.imports_tensorflow or demand.per_executor is None:
         return
     room = _overhead(demand, kind)
-    room += mebibytes(demand.setting("spark.executor.pyspark.memory")) or 0
+    if kind == "yarn":  # on Kubernetes only in cluster mode
+        room += mebibytes(demand.setting("spark.executor.pyspark.memory")) or 0
     needed = demand.per_executor * SLOT_MEMORY / 2**20
     if room < needed:
         yield Hindrance(
@@ -168,6 +170,23 @@ def _overhead(demand: Demand, kind: str) -> float:
     return max(_LEAST_OVERHEAD, own * float(factor or _OVERHEAD_FACTOR))
 
 
+def _address_space(demand: Demand) -> Iterator[Hindrance]:
+    name = "spark.executor.pyspark.memory"
+    limit = mebibytes(demand.setting(name))
+    if not limit or not demand.imports_tensorflow:
+        return
+    share = limit / int(demand.setting("spark.executor.cores") or 1)
+    if share < _ADDRESS_SPACE:
+        yield Hindrance(
+            setting=name,
+            value=demand.setting(name) or "",
+            effect=f"Spark limits the address space of each Python process to {share:.0f} MiB; "
+            f"TensorFlow with a small model takes up to {_ADDRESS_SPACE} MiB, on a GPU far more, "
+            "so imports and trials fail",
+            advice="leave it out, and add its memory to spark.executor.memoryOverhead",
+        )
+
+
 def _in_the_open(demand: Demand) -> Iterator[Hindrance]:
     if exposure := demand.prepared.session.exposure:
         off = ", ".join(exposure.off)
@@ -181,5 +200,6 @@ _CHECKS = (
     _kept_executors,
     _idle_cores,
     _memory,
+    _address_space,
     _in_the_open,
 )

@@ -349,9 +349,10 @@ def test_dynamic_allocation_with_a_barrier_is_a_hindrance():
         ),
         ("yarn", {"executor.memory": "10g", "kubernetes.memoryOverheadFactor": "0.4"}, 1024),
         ("yarn", {"executor.memory": "1t", "executor.memoryOverhead": "2000"}, 2000),
-        ("yarn", {"executor.memoryOverhead": "1g", "executor.pyspark.memory": "512M"}, 1536),
         ("yarn", {"executor.memory": "10g", "executor.memoryOverheadFactor": "0.2"}, 2048),
         ("yarn", {"executor.memoryOverhead": "4g"}, None),
+        ("yarn", {"executor.pyspark.memory": "8g"}, None),
+        ("k8s://https://host:443", {"executor.pyspark.memory": "8g"}, 384),
         ("k8s://https://host:443", {"executor.memory": "40g"}, None),
         ("spark://host:7077", {}, None),
     ],
@@ -365,6 +366,16 @@ def test_too_little_memory_for_tensorflow_in_containers_is_a_hindrance(master, s
         else [("spark.executor.memoryOverhead", f"{room} MiB", "set it to 3052m or more")]
     )
     assert hurt(master, preload=(), **SAFE | settings) == ()
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://host:443", "spark://host:7077"])
+def test_a_limit_of_the_address_space_of_trials_is_a_hindrance(master):
+    settings = SAFE | {"executor.cores": "4", "executor.memoryOverhead": "4g"}
+    (hindrance,) = hurt(master, **settings | {"executor.pyspark.memory": "4g"})
+    assert (hindrance.setting, hindrance.value) == ("spark.executor.pyspark.memory", "4g")
+    assert "the address space of each Python process to 1024 MiB" in hindrance.effect
+    assert hurt(master, **settings | {"executor.pyspark.memory": "16g"}) == ()
+    assert hurt(master, preload=(), **settings | {"executor.pyspark.memory": "4g"}) == ()
 
 
 def test_the_plan_of_trials_on_several_slots_counts_trials_at_once(spark, tmp_path):
