@@ -15,6 +15,7 @@ from experiment.setup.workers import Workers
 from search.errors import InvalidArgument
 from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
+from spark_jobs.trial.memory.control_groups import free_bytes
 
 SLOT_MEMORY = 0.8e9
 """Bytes of memory per slot: for TensorFlow and a small model."""
@@ -115,8 +116,8 @@ def slot_count(
         hint = "or set spark.dynamicAllocation.maxExecutors"
         raise InvalidArgument("parallelism", expected, "None", hint)
     if session.on_this_host and settings.isolation != "none" and preload:
-        fit = workers.of_use(int(psutil.virtual_memory().available / SLOT_MEMORY))
-        fit = max(workers.least, fit)
+        free = min(psutil.virtual_memory().available, free_bytes())
+        fit = max(workers.least, workers.of_use(int(free / SLOT_MEMORY)))
         if fit < slots:
             each = "each" if workers.most == 1 else f"for each of their {workers} workers"
             warn(

@@ -28,7 +28,7 @@ from spark_jobs.storage.host_cache import HostCache
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
-from spark_jobs.trial.memory.control_groups import are_killed_together
+from spark_jobs.trial.memory.control_groups import are_killed_together, free_bytes
 from spark_jobs.warm.executor import spark_folder
 from spark_jobs.zygote.shared_import import zygote_environment
 
@@ -173,10 +173,10 @@ def look_at_data(path: str, settings: DataSettings) -> Data:
 
 
 def room(settings: DataSettings) -> Space:
-    """Return the free memory and the free space on disks of this host."""
+    """Return the free memory, of the container if it has less, and the free space on disks."""
     scratch = spark_folder() or tempfile.gettempdir()
     cache = HostCache(settings.cache)
-    memory = int(psutil.virtual_memory().available)
+    memory = int(min(psutil.virtual_memory().available, free_bytes()))
     free = shutil.disk_usage(scratch).free
     return Space(
         memory=memory,

@@ -6,6 +6,8 @@ The standard library alone, for the keeper of an importer.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,17 +57,22 @@ def are_killed_together() -> bool:
 
 
 def free_share() -> float:
-    """Return the smallest free share of these groups' limits; 1 without a limit.
+    """Return the smallest free share of these groups' limits; 1 without a limit."""
+    return min((free / max(limit, 1) for limit, free in _limits_and_free()), default=1.0)
+
+
+def free_bytes() -> float:
+    """Return the fewest bytes that are free below these groups' limits; inf without a limit."""
+    return min((free for _, free in _limits_and_free()), default=math.inf)
+
+
+def _limits_and_free() -> Iterator[tuple[int, int]]:
+    """Yield the limits of these groups, and what is free below each, in bytes.
 
     Pages of files that were not read for some time count as free, since the kernel drops them.
     """
-    return min(map(_free_share, memory_groups()))
-
-
-def _free_share(folder: Path) -> float:
-    for limit, use in _LIMIT_AND_USE:
+    for folder, (limit, use) in itertools.product(memory_groups(), _LIMIT_AND_USE):
         with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
             allowed, used = int((folder / limit).read_text()), int((folder / use).read_text())
             found = _UNUSED_CACHE.findall((folder / "memory.stat").read_text())
-            return 1 - (used - max(map(int, found), default=0)) / max(allowed, 1)
-    return 1.0
+            yield allowed, max(0, allowed - used + max(map(int, found), default=0))

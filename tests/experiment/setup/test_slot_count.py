@@ -7,6 +7,7 @@ import pytest
 from experiment.setup.settings import Settings
 from experiment.setup.slot_count import slot_count
 from search.errors import InvalidArgument
+from spark_jobs.trial.memory import control_groups
 
 
 def session(slots, *, on_this_host=True, may_get_more=False):
@@ -23,7 +24,11 @@ def slots_of(trials, settings, session, preload=("tensorflow",)):
 
 
 @pytest.fixture
-def free(monkeypatch):
+def free(monkeypatch, tmp_path):
+    """Set the free memory of a host on which no control group has a limit."""
+    monkeypatch.setattr(control_groups, "_ROOT", tmp_path)
+    monkeypatch.setattr(control_groups, "_OWN", tmp_path / "own")
+
     def set_free(bytes_free):
         memory = SimpleNamespace(available=bytes_free)
         monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
@@ -58,6 +63,14 @@ def test_little_memory_on_this_host_reduces_the_slots_with_a_warning(free):
     free(1e6)
     with pytest.warns(UserWarning, match="1 trials at once"):
         assert slots_of(100, Settings(), session(8)) == 1
+
+
+def test_the_memory_limit_of_a_container_reduces_the_slots(free, tmp_path):
+    free(64e9)
+    for name, number in {"max": 2_500_000_000, "current": 500_000_000, "stat": ""}.items():
+        (tmp_path / f"memory.{name}").write_text(f"{number}\n")
+    with pytest.warns(UserWarning, match="2 trials at once instead of 8"):
+        assert slots_of(100, Settings(), session(8)) == 2
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from spark_jobs.doctor import checks
 from spark_jobs.doctor.checks import _run_python, look_at_data, room
 from spark_jobs.trial.context import DataSettings
+from spark_jobs.trial.memory import control_groups
 from spark_jobs.zygote.shared_import import SECRETS
 from tests.spark_jobs.data.files import put
 
@@ -37,3 +38,11 @@ def test_trials_copy_data_of_a_store_and_none_of_their_host(tmp_path):
         put(path, b"12345")
     found = [look_at_data(path, DataSettings()) for path in paths]
     assert [(data.bytes, data.copied) for data in found] == [(5, False), (5, True)]
+
+
+def test_the_free_memory_is_at_most_what_the_limit_of_a_container_leaves(tmp_path, monkeypatch):
+    monkeypatch.setattr(control_groups, "_ROOT", tmp_path)
+    monkeypatch.setattr(control_groups, "_OWN", tmp_path / "own")
+    for name, number in {"max": 3000, "current": 1000, "stat": ""}.items():
+        (tmp_path / f"memory.{name}").write_text(f"{number}\n")
+    assert room(DataSettings()).memory == 2000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import resource
 import sys
 from types import SimpleNamespace
@@ -234,13 +235,16 @@ def test_the_free_memory_is_that_below_the_tightest_limit(groups, cache, free):
     write(groups, "spark", "memory.current", "95\n")
     write(groups, "spark", "memory.stat", f"anon 70\n{of_version_1}{cache}active_file 3\n")
     assert control_groups.free_share() == pytest.approx(free)
+    assert control_groups.free_bytes() == pytest.approx(100 * free)
     assert free_memory() <= free + 1e-9
 
 
 def test_without_a_limit_all_memory_of_the_groups_is_free(groups, tmp_path):
     assert control_groups.free_share() == 1.0
+    assert control_groups.free_bytes() == math.inf
     (tmp_path / "own").unlink()
     assert control_groups.free_share() == 1.0
+    assert control_groups.free_bytes() == math.inf
 
 
 @pytest.mark.parametrize("folder", ["spark/executor 1", "spark", ""])
