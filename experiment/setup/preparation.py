@@ -191,7 +191,8 @@ def _root(
         InvalidArgument: The folder cannot be written to, or is that of another search.
     """
     if settings.resume is None:
-        logdir = choose_logdir(settings.logdir, session.default_logdir(), hadoop)
+        default, in_container = session.default_logdir(), session.in_container
+        logdir = choose_logdir(settings.logdir, default, hadoop, in_container=in_container)
         return logdir.below(folder_name(manifest.name))
     root = find_run(settings.resume, "resume")
     for warning in check_same_search(manifest_of(settings.resume), manifest, str(root)):

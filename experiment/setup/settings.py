@@ -8,6 +8,7 @@ import pwd
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from experiment.results.result import Result, Results
@@ -234,7 +235,11 @@ class Settings(_Begun):
 
 
 def choose_logdir(
-    given: str | os.PathLike[str] | None, default: str, hadoop: HadoopSettings
+    given: str | os.PathLike[str] | None,
+    default: str,
+    hadoop: HadoopSettings,
+    *,
+    in_container: bool = False,
 ) -> Location:
     """Return the location of the folder for runs, and check that it can be written to.
 
@@ -242,15 +247,20 @@ def choose_logdir(
         given: The user's argument, or None.
         default: The folder if that is None.
         hadoop: The settings of HDFS.
+        in_container: Whether YARN removes the working directory when the search has ended.
 
     Raises:
-        InvalidArgument: Not a folder, or it cannot be created or written to.
+        InvalidArgument: Not a folder, or it cannot be created or written to, or YARN removes it.
     """
     text = default if given is None else given
     check_logdir(text)
     location = Location.parse(text, "logdir")
     if not is_unicode(str(location)):  # the working directory may have such a name
         raise InvalidArgument("logdir", "a folder whose name UTF-8 can hold", repr(str(location)))
+    is_local = location.scheme == "file"
+    if in_container and is_local and Path(location.path).resolve().is_relative_to(Path.cwd()):
+        hint = "YARN removes it when the job ends; give logdir a shared folder or hdfs://..."
+        raise InvalidArgument("logdir", "a folder that stays", repr(str(location)), hint)
     check_folder("logdir", location, hadoop)
     return location
 

@@ -85,6 +85,11 @@ class ClassicSession(Session):
         return on_one_host(self.master)
 
     @property
+    def in_container(self) -> bool:
+        """Whether YARN removes the driver's working directory when the application ends."""
+        return self.master == "yarn" and self.setting("spark.submit.deployMode") == "cluster"
+
+    @property
     def application_id(self) -> str:
         """The id of the Spark application."""
         return str(self._context.applicationId)

@@ -249,6 +249,11 @@ class Session(abc.ABC):
             return f"{self._file_system.rstrip('/')}/user/{self._hadoop_user}/experiments"
         return "experiments"
 
+    @property
+    def in_container(self) -> bool:
+        """Whether YARN removes the driver's working directory when the application ends."""
+        return False
+
     def keep_warm(self) -> float:
         """Return the seconds for which executors keep what they have imported.
 

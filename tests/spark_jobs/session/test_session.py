@@ -92,6 +92,20 @@ class Settings(ClassicSession):
         return self._settings.get(name)
 
 
+@pytest.mark.parametrize(
+    ("master", "mode", "expected"),
+    [
+        ("yarn", "cluster", True),
+        ("yarn", "client", False),
+        ("yarn", None, False),
+        ("k8s://https://host:443", "cluster", False),
+    ],
+)
+def test_a_driver_is_in_a_container_of_yarn_in_cluster_mode_only(master, mode, expected):
+    session = Settings(master, **{"spark.submit.deployMode": mode})
+    assert session.in_container is expected
+
+
 def test_a_local_session_has_the_processors_that_its_jvm_counts(sparks):
     spark = sparks.get("local[*]")
     processors = spark.sparkContext._jvm.java.lang.Runtime.getRuntime().availableProcessors()
