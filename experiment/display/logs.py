@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 from experiment.results.text import printable
 from experiment.run_files.loading import Reader
+from search.errors import InvalidArgument, shown
 from spark_jobs import time_limits
 from spark_jobs.run_folder.paths import (
     WORKERS,
@@ -22,6 +23,7 @@ from spark_jobs.run_folder.paths import (
     attempts_in,
     parse_attempt_name,
 )
+from spark_jobs.storage.local_files import open_regular
 
 _POLL = 0.5  # seconds between two reads of a log that is followed
 _CHUNK = 1 << 16
@@ -43,6 +45,9 @@ def copy_logs(
         until: Returns whether the trial has ended, from the number of its newest attempt and that
             attempt's outcome file. With it, copying continues until the trial, or the search, has
             ended, through the attempts that follow failures. Default: copy what is there.
+
+    Raises:
+        InvalidArgument: A log cannot be read, or is no regular file.
     """
     shown: list[AttemptPaths] = []
     while new := [attempt for attempt in attempts_at(reader.paths, trial) if attempt not in shown]:
@@ -90,8 +95,8 @@ def _copy_attempt(
     patience = time_limits.GANG_END if worker else 0.0
     over_since = math.inf
     with (
-        _Tail(own.stdout, sys.stdout) as output,
-        _Tail(own.stderr, sys.stderr) as errors,
+        _Tail(paths, own.stdout, sys.stdout) as output,
+        _Tail(paths, own.stderr, sys.stderr) as errors,
     ):
         while True:
             # Checked first, so that all output before the end is read after it.
@@ -118,10 +123,11 @@ def _copy_attempt(
 class _Tail:
     """Copies the text added to a log, without control characters."""
 
-    def __init__(self, path: Path, stream: TextIO) -> None:
+    def __init__(self, paths: RunPaths, path: Path, stream: TextIO) -> None:
+        self._paths = paths
         self._path = path
         self._stream = stream
-        self._file: io.BufferedReader | None = None
+        self._file: IO[bytes] | None = None
         # Carriage returns, as in progress bars, become line ends.
         self._decoder = io.IncrementalNewlineDecoder(
             codecs.getincrementaldecoder("utf-8")("replace"), translate=True
@@ -141,8 +147,7 @@ class _Tail:
     def copy(self) -> None:
         """Copy the new whole lines."""
         if self._file is None:
-            with contextlib.suppress(FileNotFoundError):
-                self._file = self._path.open("rb")
+            self._file = self._opened()
         while self._file is not None and (data := self._file.read(_CHUNK)):
             whole, end, rest = (self._line + self._decoder.decode(data)).rpartition("\n")
             if len(rest) > _CHUNK:  # a line without end is not kept in memory
@@ -150,6 +155,16 @@ class _Tail:
             self._line = rest
             self._write(whole + end)
         self._stream.flush()
+
+    def _opened(self) -> IO[bytes] | None:
+        try:
+            return open_regular(self._path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            place = shown(self._paths.shown(self._path), 300)
+            got = f"{place}, which cannot be read: {error.strerror or error}"
+            raise InvalidArgument("trial", "a trial whose output can be read", got) from None
 
     def _write(self, text: str) -> None:
         self._stream.write(printable(text, keep="\n\t"))

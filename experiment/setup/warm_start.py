@@ -22,7 +22,7 @@ from search.space.spaces import Space
 from search.trial import Evaluated
 from spark_jobs.messages import ProtocolError, decode, encode
 from spark_jobs.run_folder.paths import KNOWN, MANIFEST, RunPaths
-from spark_jobs.storage.local_files import write_whole
+from spark_jobs.storage.local_files import open_regular, write_whole
 
 OneRun: TypeAlias = str | os.PathLike[str] | Result | Results
 Runs: TypeAlias = OneRun | Sequence[OneRun]
@@ -109,11 +109,11 @@ def write_known(paths: RunPaths, known: Sequence[Evaluated]) -> None:
 
 def _read_known(run: OneRun, space: Space) -> list[Evaluated]:
     with run_given_as("resume"), opened(run, re.escape(MANIFEST), re.escape(KNOWN)) as reader:
-        if not reader.paths.known.exists():
+        try:
+            with open_regular(reader.paths.known) as file:
+                return _evaluated(space, decode(file.read(), _Known, largest=None).trials)
+        except FileNotFoundError:
             return []
-        known = reader.paths.known.read_bytes()
-    try:
-        return _evaluated(space, decode(known, _Known, largest=None).trials)
-    except (ProtocolError, ValueError) as error:
-        got = f"{shown(str(find_run(run)), 300)}, whose {KNOWN} cannot be used: {error}"
-        raise InvalidArgument("resume", "the folder of a run", got) from None
+        except (OSError, ProtocolError, ValueError) as error:
+            got = f"{shown(str(find_run(run)), 300)}, whose {KNOWN} cannot be used: {error}"
+            raise InvalidArgument("resume", "the folder of a run", got) from None

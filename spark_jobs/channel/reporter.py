@@ -14,6 +14,7 @@ from typing import Self
 from spark_jobs import time_limits
 from spark_jobs.channel.exchange import ChannelClosed, ChannelLost, ChannelRefused
 from spark_jobs.messages import Attempt, Heard, Report
+from spark_jobs.storage.local_files import open_regular
 
 _MOST_WAITING = 10_000
 _MOST_AT_ONCE = 100  # reports per message: so many of the largest size fit
@@ -41,7 +42,7 @@ class Tail:
         """Return some of the new text; '' without any."""
         text = ""
         for path, start in self._read.items():
-            with contextlib.suppress(OSError), path.open("rb") as file:
+            with contextlib.suppress(OSError), open_regular(path) as file:
                 file.seek(start)
                 data = file.read(_MOST_OUTPUT)
                 self._read[path] += len(data)

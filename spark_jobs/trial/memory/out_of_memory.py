@@ -20,6 +20,7 @@ from typing import Literal
 
 import psutil
 
+from spark_jobs.storage.local_files import open_regular
 from spark_jobs.trial.memory.control_groups import memory_groups, memory_limits
 
 _RESERVE = 16 << 20  # bytes of address space, which stay empty
@@ -179,7 +180,7 @@ def ended_by_memory(code: int, complaints: Path, *, kills: int, limited: bool) -
         limited: Whether its address space was limited (`is_limited`).
     """
     if code == -signal.SIGABRT:
-        with contextlib.suppress(OSError), complaints.open("rb") as file:
+        with contextlib.suppress(OSError), open_regular(complaints) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS))
             return says_memory(file.read(), limited=limited)
     return code == -signal.SIGKILL and kills > 0

@@ -40,6 +40,7 @@ from tests.search.fakes import started as started_searcher
 
 COMMAND = [sys.executable, "-m", "experiment"]
 SECONDS = 120  # until a test gives up
+LOG = "trials/000000/stdout.log"
 
 
 def run(*arguments, **options):
@@ -318,6 +319,17 @@ def test_broken_runs_hide_no_other(call, tmp_path):
     broken = [row for row in rows.values() if row[1].startswith("cannot be read: ")]
     assert len(broken) == len(DAMAGES)
     assert [rows[root.name][2:4] for root in good] == [["finished", "6/6"]] * 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [make_pipe(LOG), make_link(LOG, "/dev/zero"), make_folder(LOG)],
+    ids=["pipe", "device", "folder"],
+)
+def test_what_is_no_log_is_named_in_one_line(refused, tmp_path, damage):
+    root = make_run(tmp_path)
+    damage(RunPaths(root))
+    assert f"'{root}/{LOG}', which cannot be read: " in refused("logs", root, 0)
 
 
 def test_a_pipe_in_place_of_the_drivers_files_delays_nothing(call, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -167,6 +168,13 @@ def test_damaged_prior_observations_of_a_run_are_refused(tmp_path, damage):
     RunPaths(run).known.write_bytes(damage)
     with pytest.raises(InvalidArgument, match="resume: .*, whose known.json cannot be used"):
         experiment.random_search(None, train, BOUNDS, samples=2, resume=run, warm_start="/gone")
+
+
+def test_a_pipe_in_place_of_the_prior_observations_is_refused(tmp_path):
+    run = make_run(tmp_path, search=make_search(2, call="random_search"))
+    os.mkfifo(RunPaths(run).known)
+    with pytest.raises(InvalidArgument, match="known.json cannot be used: .*no regular file"):
+        known_of([], SPACE, Settings(resume=str(run)))
 
 
 def test_points_are_tried_first_and_their_run_is_resumed(spark, logdir):

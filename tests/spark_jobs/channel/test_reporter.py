@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -431,6 +432,13 @@ def test_a_long_text_is_read_in_pieces(tmp_path):
 
 def test_logs_that_are_not_there_yet_are_empty(tmp_path):
     assert Tail([tmp_path / "stdout.log", tmp_path / "stderr.log"]).read() == ""
+
+
+def test_a_pipe_in_place_of_a_log_delays_nothing(tmp_path):
+    pipe, log = tmp_path / "stdout.log", tmp_path / "stderr.log"
+    os.mkfifo(pipe)
+    log.write_text("complained\n")
+    assert Tail([pipe, log]).read() == "complained\n"
 
 
 def test_a_heartbeat_is_sent_for_a_silent_trial(driver, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import resource
 import sys
 from types import SimpleNamespace
@@ -131,6 +132,12 @@ def test_the_end_of_a_process_in_words(tmp_path, code, complaints, kills, memory
 
 def test_a_trial_may_have_removed_its_complaints(tmp_path):
     path = tmp_path / "stderr.log"
+    assert not out_of_memory.ended_by_memory(-6, path, kills=0, limited=True)
+
+
+def test_a_trial_may_have_made_a_pipe_of_its_complaints(tmp_path):
+    path = tmp_path / "stderr.log"
+    os.mkfifo(path)
     assert not out_of_memory.ended_by_memory(-6, path, kills=0, limited=True)
 
 
