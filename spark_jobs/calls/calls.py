@@ -188,6 +188,7 @@ def read_raised(files: Files, folder: Location) -> Exception | None:
                 kind = getattr(builtins, name, None)
                 if isinstance(kind, type) and issubclass(kind, Exception):
                     return kind(*arguments)
-    except (OSError, NotPlain, TypeError, ValueError):  # the message has it, too
+    # The last three for arguments that the class does not take; the message has the failure, too.
+    except (OSError, NotPlain, TypeError, ValueError, OverflowError):
         pass
     return None

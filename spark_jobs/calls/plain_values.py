@@ -53,7 +53,8 @@ def decode(data: bytes | bytearray) -> Any:
     """
     try:
         return _from_tree(msgspec.msgpack.decode(data), 0)
-    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+    # SystemError: from CPython, for a numpy string with numbers that are no characters.
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, SystemError) as error:
         raise NotPlain(f"not an encoded value: {shown(str(error), 200)}") from None
 
 

@@ -185,6 +185,7 @@ def test_a_call_that_removed_its_folder_fails_with_its_own_error(outbox, tmp_pat
         ["__import__", ("antigravity",)],
         ["NoSuchError", ()],
         ["UnicodeDecodeError", ("too few",)],
+        ["UnicodeDecodeError", ("utf-8", b"", 2**64 - 1, 0, "too large")],
         ["ValueError"],
         ["ValueError", ["no tuple"]],
         "ValueError",

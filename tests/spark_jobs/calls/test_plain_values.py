@@ -163,6 +163,7 @@ def test_any_bytes_decode_to_a_value_or_one_error(data):
         {"tuple": "ab"},
         {"object": []},
         {"tuple": [], "dict": []},
+        {"scalar": ["<U1", b"\xff\xff\xff\xff"]},
         {},
         {1: 2},
         msgspec.msgpack.Ext(5, b"abc"),
