@@ -116,7 +116,7 @@ class RunState:
         self.results.append(result)
         if outcome.status != "cancelled":  # which runs again when the search is resumed
             del self.trials[trial.id]
-            self.in_gangs.difference_update((trial.id, before) for before in range(1, number + 1))
+            self.in_gangs -= {pair for pair in self.in_gangs if pair[0] == trial.id}
 
     def _resume(self, total: int) -> None:
         """Let trials run again that were in flight, or cancelled, when the last driver ended."""

@@ -63,6 +63,14 @@ def test_attempts_on_several_slots_are_kept_until_their_trial_has_ended(tmp_path
     assert state.in_gangs == {(2, 1)}
 
 
+def test_an_attempt_may_have_any_number(tmp_path):
+    state = RunState(RunPaths(tmp_path))
+    state.apply(Planned.of(Attempt(Trial(0, {}), 2**62), ("1.0.0", "1.1.0"), 0.0))
+    state.apply(Finished(2**62, Outcome(0, "stopped"), at=1.0))
+    assert state.ended == {0}
+    assert state.in_gangs == set()
+
+
 def test_the_times_of_a_trial_name_its_slots(tmp_path):
     state = RunState(RunPaths(tmp_path))
     for trial, slots in enumerate([("1.0.0",), ("1.1.0", "1.2.0")]):
