@@ -197,6 +197,7 @@ class RecordReader:
         self._where = where
         self._count = 0
         self._planned: set[int] = set()
+        self._ended: set[int] = set()  # trials that never run again
 
     def read(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
         """Yield the records of lines.
@@ -226,6 +227,10 @@ class RecordReader:
             case Lost(trial=ended) | Finished(outcome=Outcome(trial=ended)):
                 if ended not in self._planned:
                     raise ProtocolError(f"trial {ended} was never planned")
+                if isinstance(record, Lost) and ended in self._ended:
+                    raise ProtocolError(f"trial {ended} was lost after its end")
+                if isinstance(record, Finished) and record.outcome.status != "cancelled":
+                    self._ended.add(ended)
 
 
 def read_records(lines: Iterable[Mapping[str, Any]], where: str) -> Iterator[Record]:

@@ -25,11 +25,13 @@ import experiment
 from experiment.cli.commands import main
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
-from experiment.run_files.journal import Journal
+from experiment.run_files.journal import Journal, encode_line
+from experiment.run_files.journal_records import Lost
 from experiment.run_files.ownership import owned
 from search.fidelity.hyperband import Hyperband
 from search.space.spaces import Space
-from search.trial import Outcome
+from search.trial import Failure, Outcome, Trial
+from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
@@ -263,6 +265,15 @@ def change_manifest(**changes):
     return damage
 
 
+def lose_an_ended_trial(paths):
+    [segment] = paths.journal.glob("*.jsonl")
+    with segment.open("ab") as file:
+        failure = Failure(kind="machine", message="its disk is full")
+        file.write(
+            encode_line(Lost.of(Attempt(Trial(0, {})), "1.0.0", failure, counts=True, at=9.0))
+        )
+
+
 def make_pipe(name):
     def damage(paths):
         (paths.root / name).unlink()
@@ -295,6 +306,7 @@ DAMAGES = {
     "result without unicode": write("result.json", b'{"problem": "\xff"}'),
     "result is a folder": make_folder("result.json"),
     "no time": change_manifest(created="yesterday"),
+    "lost after its end": lose_an_ended_trial,
     "pipe": make_pipe("manifest.json"),
     "device": make_link("manifest.json", "/dev/zero"),
     "journal is a pipe": make_pipe("journal/000001.jsonl"),
