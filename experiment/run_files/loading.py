@@ -25,6 +25,7 @@ from search.direction import read_direction
 from search.errors import InvalidArgument, shown
 from search.grouped import spaces_of_groups
 from search.space.spaces import Space
+from search.values import decode_hook
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import MANIFEST, RunPaths
@@ -365,7 +366,7 @@ def _read_json(paths: RunPaths, path: Path, kind: type[T]) -> T:
     with open_regular(path) as file:
         data = file.read()
     check_format(msgspec.json.decode(data, type=_Versioned).format, paths.shown())
-    return msgspec.json.decode(data, type=kind)
+    return msgspec.json.decode(data, type=kind, dec_hook=decode_hook)
 
 
 def records_of(paths: RunPaths) -> Iterator[Record]:

@@ -21,8 +21,8 @@ from experiment.run_files.format import FORMAT
 from experiment.version import __version__
 from search.direction import DirectionName
 from search.trial import Outcome
-from search.values import Params, as_unicode
-from spark_jobs.messages import as_json, encode
+from search.values import Params, ParamsLike, as_unicode
+from spark_jobs.messages import encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.local_files import write_whole
 
@@ -117,7 +117,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
     def __post_init__(self) -> None:
-        datetime.datetime.fromisoformat(self.created)  # ValueError for any other text
+        # ValueError for any other text, and for times that have no seconds since 1970.
+        datetime.datetime.fromisoformat(self.created).timestamp()
+
+
+class BestTrial(Outcome, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trial of the summary: its outcome, and its hyperparameters.
+
+    Attributes:
+        params: Hyperparameter name to value.
+    """
+
+    params: ParamsLike
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,11 +142,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         target: The objective's value at which the search ends, or None.
         exhausted: Why it has fewer trials than it was asked for, or None.
         total: Number of trials of the search at its end; None in runs of earlier versions.
-        best: The best trial's outcome with its hyperparameters, or None.
+        best: The best trial, or None.
         ended: The time of the end, in UTC.
         format: The format version.
-        front: With several objectives only, the outcome of each trial on the front, with its
-            hyperparameters; `best` is None then.
+        front: With several objectives only, each trial on the front; `best` is None then.
     """
 
     direction: DirectionName | dict[str, DirectionName]
@@ -145,15 +155,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     target: float | None
     exhausted: str | None = None
     total: int | None = None
-    best: dict[str, Any] | None
+    best: BestTrial | None
     ended: str
     format: int = FORMAT
-    front: list[dict[str, Any]] | msgspec.UnsetType = msgspec.UNSET
+    front: list[BestTrial] | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
-        datetime.datetime.fromisoformat(self.ended)  # ValueError for any other text
-        if self.best is not None and not isinstance(params := self.best.get("params"), Params):
-            Params.from_json(params)
+        datetime.datetime.fromisoformat(self.ended).timestamp()  # see the manifest's
+        if self.best is not None and self.best.value is None:
+            raise ValueError("the best trial has no value")
 
 
 def folder_name(name: str) -> str:
@@ -174,7 +184,7 @@ def write_manifest(paths: RunPaths, manifest: Manifest) -> None:
 
 def write_result(paths: RunPaths, result: Result) -> None:
     """Write the summary, with the best trial or the front."""
-    front = [_trial_to_json(trial, result.objective) for trial in result.front]
+    front = [_best_trial(trial, result.objective) for trial in result.front]
     several, problem = bool(result.objectives), result.problem
     summary = Summary(
         direction=result.direction,
@@ -191,8 +201,8 @@ def write_result(paths: RunPaths, result: Result) -> None:
     _write_json(paths.result, summary)
 
 
-def _trial_to_json(trial: TrialResult, objective: str | None) -> dict[str, Any]:
-    outcome = Outcome(
+def _best_trial(trial: TrialResult, objective: str | None) -> BestTrial:
+    return BestTrial(
         trial.id,
         trial.status,
         trial.value,
@@ -201,8 +211,8 @@ def _trial_to_json(trial: TrialResult, objective: str | None) -> dict[str, Any]:
         seconds=trial.seconds,
         reason=trial.reason,
         values=trial.values,
+        params=Params(trial.params),
     )
-    return {"params": Params(trial.params), **as_json(outcome)}
 
 
 def _write_json(path: Path, value: Any) -> None:

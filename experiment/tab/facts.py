@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from statistics import fmean
 from typing import Any, Literal
 
 from experiment.results.status import seconds_of
@@ -15,7 +14,6 @@ from experiment.run_files.ownership import owner_of
 from experiment.setup.workers import Workers
 from experiment.tab.shown import as_python
 from experiment.tab.timeline import Timeline
-from search.values import Params
 from spark_jobs.run_folder.paths import RunPaths
 
 State = Literal["running", "finished", "ended early", "driver gone", "unknown"]
@@ -41,19 +39,17 @@ def state_of(paths: RunPaths, *, ended: bool, problem: str | None) -> State:
 def facts_of_ended(paths: RunPaths, manifest: Manifest, summary: Summary) -> dict[str, Any]:
     """Return the facts of a run that has ended, without reading its journal."""
     best = summary.best
-    value = None if best is None else best.get("value")
-    params = None if best is None else Params.from_json(best.get("params"))
     return {
         **_facts_of_manifest(paths, manifest),
         "state": state_of(paths, ended=True, problem=summary.problem),
         "problem": printable(summary.problem or ""),
-        "objective": (best or {}).get("objective") or manifest.optimization_key,
+        "objective": (best and best.objective) or manifest.optimization_key,
         "total": manifest.trials,
         "counts": {"done": summary.trials, "failed": summary.failed},
         "best": None
-        if best is None or params is None
-        else {"trial": best.get("trial"), "value": value, "python": as_python(params)},
-        "front": [trial["trial"] for trial in summary.front or ()],
+        if best is None
+        else {"trial": best.trial, "value": best.value, "python": as_python(best.params)},
+        "front": [trial.trial for trial in summary.front or ()],
         "ended": _seconds(summary.ended),
     }
 
@@ -74,7 +70,8 @@ def facts_of(run: Run, timeline: Timeline, ended: float | None) -> dict[str, Any
     at_once = workers.at_once(len(timeline.present))
     left = None
     if len(typical) > 1 and at_once and not run.ended:
-        left = seconds_of(result.total - result.done, fmean(typical), at_once)
+        mean = sum(typical) / len(typical)  # fmean raises where it is too large for a float
+        left = seconds_of(result.total - result.done, mean, at_once)
     return {
         **_facts_of_manifest(run.paths, run.manifest),
         "state": state_of(run.paths, ended=run.ended, problem=result.problem),

@@ -265,6 +265,14 @@ def change_manifest(**changes):
     return damage
 
 
+def change_result(**changes):
+    def damage(paths):
+        result = json.loads(paths.result.read_text()) | changes
+        paths.result.write_text(json.dumps(result))
+
+    return damage
+
+
 def lose_an_ended_trial(paths):
     [segment] = paths.journal.glob("*.jsonl")
     with segment.open("ab") as file:
@@ -290,6 +298,7 @@ def make_link(name, target):
     return damage
 
 
+BEST = {"params": {}, "trial": 5, "status": "finished", "value": 0.5}
 DAMAGES = {
     "empty": write("manifest.json", b""),
     "no json": write("manifest.json", b"{"),
@@ -306,6 +315,11 @@ DAMAGES = {
     "result without unicode": write("result.json", b'{"problem": "\xff"}'),
     "result is a folder": make_folder("result.json"),
     "no time": change_manifest(created="yesterday"),
+    "before all time": change_manifest(created="0001-01-01T00:00:00"),
+    "result before all time": change_result(ended="0001-01-01T00:00:00"),
+    "best of no number": change_result(best=BEST | {"value": "0.5"}),
+    "best without a value": change_result(best=BEST | {"status": "stopped", "value": None}),
+    "front of nothing": change_result(front=[{}]),
     "lost after its end": lose_an_ended_trial,
     "pipe": make_pipe("manifest.json"),
     "device": make_link("manifest.json", "/dev/zero"),

@@ -314,7 +314,7 @@ def test_a_damaged_run_is_named_and_hides_no_other(make_tab, tmp_path):
     assert "repair" in answer["error"]
 
 
-@pytest.mark.parametrize("change", [{"ended": "yesterday"}, {"best": {}}])
+@pytest.mark.parametrize("change", [{"ended": "yesterday"}, {"best": {}}, {"front": [{}]}])
 def test_a_summary_that_cannot_be_used_is_named_and_hides_no_other(make_tab, tmp_path, change):
     damaged, whole = make_run(tmp_path, name="a"), make_run(tmp_path, name="b")
     summary = json.loads((damaged / "result.json").read_text())
@@ -322,6 +322,19 @@ def test_a_summary_that_cannot_be_used_is_named_and_hides_no_other(make_tab, tmp
     first, second = get(make_tab(tmp_path), "/runs")[1]
     assert "whose result.json cannot be used" in first["error"]
     assert second["name"] == whole.name
+
+
+def test_times_that_no_float_can_hold_hide_no_run(make_tab, tmp_path):
+    def outcome(trial):
+        return Outcome(trial.id, "finished", 1.0, "accuracy", {"accuracy": 1.0}, seconds=1e308)
+
+    odd, other = (
+        make_run(tmp_path, outcome_of=outcome, running=(5,), ended=False),
+        make_run(tmp_path),
+    )
+    answers = {facts["name"]: facts for facts in get(make_tab(tmp_path), "/runs")[1]}
+    assert answers[odd.name]["left"] is None
+    assert answers[other.name]["counts"]["done"] == 6
 
 
 def test_a_run_that_was_removed_is_gone(make_tab, tmp_path):
