@@ -14,6 +14,7 @@ from experiment.run_files.ownership import owner_of
 from experiment.setup.workers import Workers
 from experiment.tab.shown import as_python
 from experiment.tab.timeline import Timeline
+from search.values import as_unicode
 from spark_jobs.run_folder.paths import RunPaths
 
 State = Literal["running", "finished", "ended early", "driver gone", "unknown"]
@@ -119,7 +120,7 @@ def _facts_of_manifest(paths: RunPaths, manifest: Manifest) -> dict[str, Any]:
         "direction": "" if several else manifest.direction,
         "objectives": manifest.direction if several else {},
         "created": _seconds(manifest.created),
-        "folder": paths.shown(),
+        "folder": as_unicode(paths.shown()),
     }
 
 

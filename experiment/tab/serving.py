@@ -18,6 +18,7 @@ from experiment.tab.finding import folders_of_runs
 from experiment.tab.run_pages import RunPages
 from experiment.tab.trial_files import TrialFiles
 from search.errors import ExperimentError
+from search.values import as_unicode
 from spark_jobs.run_folder.paths import RunPaths
 
 _BUILT = importlib.resources.files("experiment.tab") / "built-page"  # perhaps in a zip archive
@@ -86,7 +87,7 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             try:
                 found.append(run.summary())
             except (ExperimentError, OSError) as error:
-                found.append({"name": run.name, "error": str(error)})
+                found.append({"name": run.name, "error": as_unicode(str(error))})
         return _json(request, msgspec.json.encode(found))
 
     def _run(self, request: wrappers.Request) -> wrappers.Response:
@@ -133,7 +134,7 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
 
 def _refused(request: wrappers.Request, reason: str, code: int) -> wrappers.Response:
-    return _json(request, msgspec.json.encode({"error": reason}), code)
+    return _json(request, msgspec.json.encode({"error": as_unicode(reason)}), code)
 
 
 def _json(request: wrappers.Request, data: bytes, code: int = 200) -> wrappers.Response:

@@ -11,7 +11,7 @@ from experiment.results.trial_result import TrialResult
 from experiment.tab.shown import as_python, shown_value
 from experiment.tab.timeline import TimedAttempt, Timeline
 from experiment.tab.trial_files import TrialFiles, bytes_of, has_link, regular_files
-from search.values import is_finite
+from search.values import as_unicode, is_finite
 from spark_jobs.run_folder.paths import WORKERS, RunPaths, attempt_name, is_ours
 from spark_jobs.slot.trial_events import is_curve
 from spark_jobs.trial.events.event_scalars import scalars_in
@@ -46,7 +46,7 @@ def trial_page(paths: RunPaths, timeline: Timeline, trial: int) -> dict[str, Any
         "attempt": number,
         "status": attempts[-1].status(result),
         **_outcome(result),
-        "folder": paths.shown_attempt(trial, number),
+        "folder": as_unicode(paths.shown_attempt(trial, number)),
     }
 
 

@@ -337,6 +337,23 @@ def test_times_that_no_float_can_hold_hide_no_run(make_tab, tmp_path):
     assert answers[other.name]["counts"]["done"] == 6
 
 
+def test_a_run_whose_name_is_no_unicode_is_shown(make_tab, tmp_path):
+    odd = make_run(tmp_path)
+    odd.rename(tmp_path / "run-\udcff")
+    other = make_run(tmp_path)
+    tab = make_tab(tmp_path)
+    answers = {facts["name"]: facts for facts in get(tab, "/runs")[1]}
+    assert set(answers) == {"run-\\udcff", other.name}
+    assert answers["run-\\udcff"]["folder"] == f"{tmp_path}/run-\\udcff"
+    assert get(tab, "/run", run="run-\\udcff")[1]["counts"]["done"] == 6
+    assert get(tab, "/trial", run="run-\\udcff", trial=0)[1]["status"] == "finished"
+    (tmp_path / "run-\udcff" / "journal" / "000001.jsonl").write_bytes(b"nonsense\n")
+    assert "the checksum does not match" in get(tab, "/run", run="run-\\udcff")[1]["error"]
+    (tmp_path / "run-\udcff" / "result.json").unlink()
+    answers = {facts["name"]: facts for facts in get(make_tab(tmp_path), "/runs")[1]}
+    assert "the checksum does not match" in answers["run-\\udcff"]["error"]
+
+
 def test_a_run_that_was_removed_is_gone(make_tab, tmp_path):
     run = make_run(tmp_path)
     tab = make_tab(tmp_path)
