@@ -220,8 +220,10 @@ def _serve(
 
     from experiment.tab.plugin import ENTRY_POINT, Loader
 
-    # Ours in place of the one of the entry point, which is missing without an installation.
-    others = [plugin for plugin in default.get_plugins() if plugin.__module__ != ENTRY_POINT]
+    # Ours in place of the one of the entry point, which is missing without an installation. Without
+    # the projector: before TensorBoard 2.21 it gives everybody any file whose path a run names.
+    left_out = (ENTRY_POINT, "tensorboard.plugins.projector.projector_plugin")
+    others = [plugin for plugin in default.get_plugins() if plugin.__module__ not in left_out]
     plugins = [*others, Loader(kept_at, store)]
     without_table = [plugin for plugin in others if "hparams" not in plugin.__module__]
 

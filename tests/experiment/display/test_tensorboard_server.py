@@ -133,6 +133,14 @@ def test_the_server_needs_no_tensorflow_for_any_page(board):
         assert "tensorflow" not in maps.lower()
 
 
+@pytest.mark.parametrize("page", ["", "/search"])
+def test_the_plugin_that_reads_any_file_is_left_out(board, page):
+    """The projector: up to TensorBoard 2.20 it reads whatever file a run names."""
+    listed = json.loads(get(f"{board.url}{page}/data/plugins_listing"))
+    assert {"scalars", "timeseries", "text", "histograms"} <= listed.keys()
+    assert "projector" not in listed
+
+
 def test_it_listens_on_the_loopback_address_only(board):
     sockets = [s for process in servers() for s in process.net_connections("inet")]
     listening = {s.laddr for s in sockets if s.status == psutil.CONN_LISTEN}
