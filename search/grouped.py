@@ -142,7 +142,7 @@ def spaces_of_groups(algorithm: Mapping[str, Any]) -> dict[str, dict[str, Space]
         algorithm: What `Grouped.to_json` returned, or another algorithm.
 
     Raises:
-        ValueError: A space is none.
+        ValueError: A recorded space cannot be read.
     """
     match algorithm:
         case {"type": "search each", "by": str(by), "bounds": dict(bounds)}:

@@ -42,8 +42,8 @@ def doctor(
         gpus_per_trial: The search's `gpus_per_trial`, so that the same slots are checked.
         trials_per_gpu: The search's `trials_per_gpu`.
         logdir: The folder for runs; None for the default of searches.
-        timeout: Maximum seconds for the checks of the slots; a third of it for those of a slot,
-            which run at the same time, and for each look at the storage before and after them.
+        timeout: Maximum seconds for the checks of slots. The checks of one slot, which run at the
+            same time as those of others, and each check of the storage may take a third of it.
 
     Returns:
         The findings, printed as a table; `.ok`, `.findings`.

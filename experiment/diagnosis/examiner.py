@@ -138,7 +138,7 @@ class Examiner:
         return self._try(check, lambda: _in_time(step, self.timeout / 3))
 
     def _seen(self, data: str, settings: DataSettings) -> Data | None:
-        """Return the data as the driver sees it; None if it cannot, as only trials have to."""
+        """Return the data as the driver sees it; None, with a warning, if it cannot."""
         try:
             seen: Data = _in_time(lambda: look_at_data(data, settings), self.timeout / 3)
         except OSError as error:
@@ -148,7 +148,7 @@ class Examiner:
                 level="warning",
                 got=in_a_line(error),
                 expected="the data, to compare with that of executors",
-                advice="change nothing if only executors have it: trials read it there",
+                advice="ignore this if only executors have the data, since trials read it there",
             )
             self.findings.append(unseen)
             return None

@@ -97,7 +97,8 @@ def auto_batch_size(
     environment, dtype policy and GPUs. Where trials share a GPU (`trials_per_gpu`), it may take as
     much memory of it as the trial. A framework that has taken all memory of a GPU in this process
     leaves it none. Where the kernel kills all processes of a container that is out of memory, as by
-    default on Kubernetes, it ends the executor, too: pass a `most` that fits.
+    default on Kubernetes, it ends the executor, too: pass a `most` whose training fits into
+    the container's memory.
 
     In a trial on several slots all workers call it, each measures, and all get the same result: the
     least speed of each batch that every worker has measured. The batches are those of one worker;

@@ -52,8 +52,8 @@ def unambiguous(
 
     Args:
         name: The name of a hyperparameter or of a metric.
-        others: Names of the facts that stand beside it, those of the other kind apart.
-        kind: What it names.
+        others: Names shown in the same list, except those of the other kind.
+        kind: 'metrics' or 'params', put before an ambiguous name.
     """
     is_clear = name not in others and not name.startswith(("metrics.", "params."))
     return name if is_clear else f"{kind}.{name}"

@@ -260,7 +260,9 @@ def choose_logdir(
     is_local = location.scheme == "file"
     if in_container and is_local and Path(location.path).resolve().is_relative_to(Path.cwd()):
         hint = "YARN removes it when the job ends; give logdir a shared folder or hdfs://..."
-        raise InvalidArgument("logdir", "a folder that stays", repr(str(location)), hint)
+        raise InvalidArgument(
+            "logdir", "a folder that remains after the job", repr(str(location)), hint
+        )
     check_folder("logdir", location, hadoop)
     return location
 

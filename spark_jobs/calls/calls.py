@@ -188,7 +188,7 @@ def read_raised(files: Files, folder: Location) -> Exception | None:
                 kind = getattr(builtins, name, None)
                 if isinstance(kind, type) and issubclass(kind, Exception):
                     return kind(*arguments)
-    # The last three for arguments that the class does not take; the message has the failure, too.
+    # The last three: the class refuses the arguments. The failure's message is shown anyway.
     except (OSError, NotPlain, TypeError, ValueError, OverflowError):
         pass
     return None

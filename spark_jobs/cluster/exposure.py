@@ -130,7 +130,7 @@ def command_with(settings: Sequence[str]) -> str:
 
 def _builder_with(settings: Sequence[str]) -> str:
     calls = "".join(f'.config("{name}", "true")' for name in settings)
-    return f"stop the session, and make it with SparkSession.builder{calls}"
+    return f"stop the session, and create it again with SparkSession.builder{calls}"
 
 
 def _in_files(master: str, settings: Sequence[str]) -> str:

@@ -172,8 +172,8 @@ def with_patience(
 def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, to: Path) -> None:
     """Copy the checkpoint folder that an attempt resumes from into its own folder, if any.
 
-    It is the last one of the attempts before, with the epochs that this attempt knew to be trained;
-    else that of the trial's parent.
+    It is that of the last attempt before that has one, with its file of trained epochs; else that
+    of the trial's parent.
     A lost attempt may still run on a host that the driver does not reach: a folder that changes
     while it is copied is copied again, and not used if that does not end.
 

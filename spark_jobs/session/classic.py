@@ -119,8 +119,9 @@ class ClassicSession(Session):
     def setting(self, name: str) -> str | None:
         """Return a Spark setting, or None if it is not set.
 
-        The session has ours and those of SQL, which may change. Spark reads all others from the
-        context only, but `getOrCreate` stores options for a session that exists in that session.
+        `spark.experiment.*` and `spark.sql.*` are read from the session, where they may change; all
+        others from the context, as Spark does. The session may show other values for these:
+        `getOrCreate` stores options for an existing session there, without effect.
         """
         of_session = name.startswith(("spark.experiment.", "spark.sql."))
         conf = self._spark.conf if of_session else self._context._conf

@@ -123,7 +123,7 @@ def _serve(
     problem = folder_problem(root, hadoop, tell) or modules_problem(config.modules)
     lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
     if problem:
-        channel.next()  # until it may end: Spark would kill another slot of its task, with a trial
+        channel.next()  # until the answer is `stop`: Spark would kill another slot of its task
         return
     program = msgspec.structs.replace(config.program, clock_lag=lag)
     config = msgspec.structs.replace(config, program=program)

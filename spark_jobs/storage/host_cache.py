@@ -157,7 +157,7 @@ class HostCache:
     def _check_protected(self) -> None:
         """Refuse a folder in which others could put files, which trials would take for copies.
 
-        In /tmp every user can create it, or a link of this name that leads elsewhere later.
+        In /tmp any user can create the folder, or a link of its name, and change the link later.
         """
         found = self._folder.lstat()
         mode = stat.S_IMODE(found.st_mode)

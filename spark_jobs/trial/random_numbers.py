@@ -16,7 +16,7 @@ def seed_random_numbers(seed: int | None, trial: int) -> None:
 
 
 def seed_repeat(seed: int | None, trial: int, repeat: int) -> None:
-    """Seed them for a repeat above 0; the first one has the state of the trial.
+    """Seed these generators for a repeat above 0; the first one has the state of the trial.
 
     So a repeat draws the same numbers in every attempt: an attempt that began with a later repeat
     would draw those of repeat 0 again, and count one result twice.

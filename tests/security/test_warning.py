@@ -26,7 +26,7 @@ def test_a_local_session_without_authentication_is_warned_of_once(sparks, tmp_pa
         settings = {"logdir": tmp_path, "preload": (), "verbose": 0}
         return experiment.launch(spark, lambda x: x, {"x": [1.0]}, **settings)
 
-    line = "; stop the session, and make it with "
+    line = "; stop the session, and create it again with "
     line += 'SparkSession.builder.config("spark.authenticate", "true")'
     with pytest.warns(UserWarning, match=f"can take over a search{re.escape(line)}$"):
         search()

@@ -52,10 +52,10 @@ def check_arguments(
 
 
 def signature_of(train: Callable[..., Any]) -> inspect.Signature:
-    """Return a function's signature; for a decorated one, that of what decides about arguments.
+    """Return the signature by which a call of a function succeeds or fails.
 
-    `inspect.signature` returns that of the innermost function, although a decorator may pass some
-    of its arguments itself.
+    `inspect.signature` looks through all decorators; this stops at the first one that does not pass
+    on all arguments.
 
     Raises:
         TypeError: It is no function.
@@ -268,7 +268,10 @@ def _refuse_of_spark(kind: type) -> None:
         raise TypeError("the SparkSession exists on the driver only")
     pyspark = sys.modules.get("pyspark")  # the client of Spark Connect has neither
     if issubclass(kind, getattr(pyspark, "Broadcast", ())):
-        raise _NotForTrials("Spark sends no broadcasts to trials", "refer to the broadcast's value")
+        raise _NotForTrials(
+            "Spark sends no broadcasts to trials",
+            "outside the function, assign its value to a variable: table = broadcast.value",
+        )
     if issubclass(kind, getattr(pyspark, "Accumulator", ())):
         raise _NotForTrials(
             "trials cannot add to an accumulator of Spark", "return the number instead"

@@ -237,10 +237,10 @@ def _clip_sum_of_gradients(trainer: ModuleType, strategy: Any) -> Correction:
 
 
 def _branch_outside_of_replicas(trainer: ModuleType, strategy: Any) -> Correction:
-    """Let optimizers accumulate gradients, or overwrite weights by their average now and then.
+    """Let optimizers accumulate gradients, and replace weights by their average periodically.
 
-    Keras asks within each replica whether a step is due for that. TensorFlow exchanges nothing in a
-    branch there. So the replicas ask together, and then each goes on within the branch.
+    Keras branches on the step within each replica, where TensorFlow cannot exchange gradients. So
+    this branches once for all replicas, and runs each replica's function within the branch.
     """
     from keras.src import ops
     from keras.src.optimizers import base_optimizer
@@ -260,7 +260,7 @@ def _branch_outside_of_replicas(trainer: ModuleType, strategy: Any) -> Correctio
             return ops.cond(due, then, otherwise)
         return context.merge_call(branch, args=(due, then, otherwise))
 
-    # Of this module alone: schedules of the learning rate may branch within a replica.
+    # Replaced in this module only: schedules of the learning rate may branch within a replica.
     return base_optimizer, "ops", SimpleNamespace(**{**vars(ops), "cond": cond})
 
 
