@@ -151,8 +151,8 @@ class Coordinator:
     def _without_a_trial(self, slot: str, host: str) -> Answer:
         """Let a slot end if it gets no more trials, else wait."""
         trials, excluded = self.trials, self.roster.hosts.is_excluded(host)
-        nothing_left = self.roster.is_barred(slot) or self._nothing_left
-        if nothing_left and not self._has_to_stay(slot):
+        gets_none = self.roster.is_barred(slot) or self._nothing_left
+        if gets_none and not self._has_to_stay(slot):
             self.gangs.leave(slot)
             self.roster.end(slot)
             why = "its host gets no more trials" if excluded else "nothing is left"
@@ -162,7 +162,7 @@ class Coordinator:
         if trials.problem is not None:  # or outcomes found in trial folders have ended the search
             return Stop()
         if not self.gangs.is_kept(slot):  # else for the others of its gang, mostly a moment
-            self._recorder.waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
+            self._recorder.waits(slot, "nothing left" if gets_none else self._why_it_waits(slot))
         return Wait(longer_wait(len(self.roster)))
 
     def _has_to_stay(self, slot: str) -> bool:
@@ -172,8 +172,8 @@ class Coordinator:
         """
         if self.trials.is_doubled(slot) or self.gangs.is_doubled(slot):
             return True
-        if self._nothing_left or not self.roster.is_barred(slot):
-            return False  # the others get no trial either, or this slot may get one, too
+        if not self.roster.is_barred(slot) or self._nothing_left:
+            return False  # this slot may get a trial, too, or the others get none either
         return self.roster.has_working_copy(slot)
 
     @property

@@ -21,10 +21,10 @@ WaitReason = Literal[
 """Why a slot waits.
 
 'no trial yet' (the search has none until others have an outcome, as at the end of a generation, or
-until an executor gets calls), 'nothing left' (but Spark would kill a trial of another attempt of
-the slot's task if this attempt ended), 'gpu set aside' (a GPU of the slot gets no more trials),
-'host avoided' (the trials that are waiting to run again have died on its host), 'too few slots'
-(fewer are free than a trial needs).
+until an executor gets calls), 'nothing left' (for this slot; but Spark would kill another attempt
+of its task, which has a trial or may get one, if this attempt ended), 'gpu set aside' (a GPU of the
+slot gets no more trials), 'host avoided' (the trials that are waiting to run again have died on its
+host), 'too few slots' (fewer are free than a trial needs).
 """
 
 

@@ -247,7 +247,7 @@ def choose_logdir(
         given: The user's argument, or None.
         default: The folder if that is None.
         hadoop: The settings of HDFS.
-        in_container: Whether YARN removes the working directory when the search has ended.
+        in_container: Whether YARN removes the directory in which the driver started, when it ends.
 
     Raises:
         InvalidArgument: Not a folder, or it cannot be created or written to, or YARN removes it.
@@ -258,7 +258,8 @@ def choose_logdir(
     if not is_unicode(str(location)):  # the working directory may have such a name
         raise InvalidArgument("logdir", "a folder whose name UTF-8 can hold", repr(str(location)))
     is_local = location.scheme == "file"
-    if in_container and is_local and Path(location.path).resolve().is_relative_to(Path.cwd()):
+    started_in = Path(os.environ.get("PWD", "")).resolve()  # a program may have gone elsewhere
+    if in_container and is_local and Path(location.path).resolve().is_relative_to(started_in):
         hint = "YARN removes it when the job ends; give logdir a shared folder or hdfs://..."
         raise InvalidArgument(
             "logdir", "a folder that remains after the job", repr(str(location)), hint

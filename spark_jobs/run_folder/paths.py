@@ -43,7 +43,7 @@ CHECKPOINT = "checkpoint"
 REPEATS = f"{CHECKPOINT}/repeats.json"
 """The file in a trial's folder with the outcomes of its repeats, beside the checkpoints of each."""
 
-EPOCHS = "epochs.jsonl"
+EPOCHS = "keras-epochs.jsonl"
 """The file in a trial's folder with the epochs that `fit` of Keras has trained, a line each."""
 
 MANIFEST = "manifest.json"

@@ -217,16 +217,19 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
 
 
 def _copy_epochs(files: WritableFiles, attempt: Location, to: Path) -> None:
-    """Copy the file of an attempt's trained epochs into another folder, if there is one.
+    """Copy the file of an attempt's trained epochs into another folder, if it can be read.
 
     Raises:
-        OSError: It cannot be read.
+        ConnectionError: The store does not answer.
     """
-    with contextlib.suppress(FileNotFoundError):
-        status = files.status(attempt.below(EPOCHS))
-        content = bytearray()
-        files.read(status, content.extend)
-        write_whole(to / EPOCHS, bytes(content))
+    content = bytearray()
+    try:
+        files.read(files.status(attempt.below(EPOCHS)), content.extend)
+    except ConnectionError:
+        raise
+    except OSError:  # none, or a train function made something else of this name
+        return
+    write_whole(to / EPOCHS, bytes(content))
 
 
 def _is_copied(mirror: Mirror) -> bool:

@@ -161,15 +161,16 @@ class HostCache:
         """
         found = self._folder.lstat()
         mode = stat.S_IMODE(found.st_mode)
+        hint = "set spark.experiment.cache.folder to another"
         if found.st_uid != os.getuid():
             reason = f"belongs to user {found.st_uid}"
         elif stat.S_ISLNK(found.st_mode):
             reason = "is a link"
         elif mode & (stat.S_IWGRP | stat.S_IWOTH):
             reason = f"has mode {mode:o}, so others can write to it"
+            hint = f"remove it or chmod go-w it if it is empty, or {hint}"
         else:
             return
-        hint = "set spark.experiment.cache.folder to another"
         raise PermissionError(errno.EACCES, f"{reason}; {hint}", str(self._folder))
 
     def _make(self, make: Callable[[Path], None], built: Path, source: str, size: int) -> None:

@@ -23,7 +23,8 @@ def keras_callbacks() -> list[Any]:
     `fit` ends after the last epoch that the trial may train, so `epochs=` need only be enough.
 
     After a lost attempt whose checkpoint Keras restores, the History that `fit` returns has the
-    epochs of all attempts, and no epoch is trained beyond the last one that the trial may train.
+    epochs of all attempts, and no epoch is trained beyond the last one that the trial may train;
+    not so in a function that calls `fit` several times.
 
     The curves go to the trial's single TensorBoard run. Keras' own TensorBoard callback makes two
     more runs per trial, and above 500 runs TensorBoard's pages start empty; it may be added, too.
@@ -36,7 +37,8 @@ def keras_callbacks() -> list[Any]:
         resumed: int | None = None  # the epoch to begin with, where none is to be trained
 
         def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-            self.warned, self.epochs = False, _begin()
+            self.warned = False
+            self.epochs = _begin()
             context, history = current(), getattr(self.model, "history", None)
             limited = context is not None and context.max_steps is not None
             if limited and isinstance(history, keras.callbacks.History):
@@ -44,13 +46,16 @@ def keras_callbacks() -> list[Any]:
 
         def end_if_done(self) -> None:
             context, resumed = current(), getattr(self.model, "_initial_epoch", None) or 0
-            if context is not None and context.has_done(resumed - 1):
+            known = self.epochs is not None and self.epochs.has_all_before(resumed)
+            if known and context is not None and context.has_done(resumed - 1):
                 context.ends_itself = True
-                self.resumed, self.model._initial_epoch = resumed, sys.maxsize
+                self.resumed = resumed
+                self.model._initial_epoch = sys.maxsize
 
         def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
             if self.resumed is not None:
-                self.resumed, self.model._initial_epoch = None, self.resumed
+                self.model._initial_epoch = self.resumed
+                self.resumed = None
             history = getattr(self.model, "history", None)
             if self.epochs is not None and isinstance(history, keras.callbacks.History):
                 self.epochs.complete(history)

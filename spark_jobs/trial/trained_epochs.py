@@ -49,20 +49,24 @@ class TrainedEpochs:
         self._resumes = False  # whether there was a folder for checkpoints
         self._writes = writes
         self._begun: Counter[int] = Counter()  # fits, by repeat
-        self._before: dict[tuple[int, int], dict[int, Report]] = {}
+        self._before: dict[int, dict[int, dict[int, Report]]] = {}  # by repeat, fit and epoch
         with contextlib.suppress(OSError):
             for text in self._file.read_bytes().splitlines():
                 with contextlib.suppress(ProtocolError):  # a part of a line
                     line = decode(text, _Line)
-                    fit = self._before.setdefault((line.repeat, line.fit), {})
-                    fit[line.epoch.step] = line.epoch  # the last one, if it was trained twice
+                    fits = self._before.setdefault(line.repeat, {})
+                    # The last one, if it was trained twice.
+                    fits.setdefault(line.fit, {})[line.epoch.step] = line.epoch
 
     def begin(self, repeat: int) -> EpochsOfFit:
         """Return the epochs of a `fit` that begins in a call of the train function."""
         self._resumes = self._resumes or self._checkpoints.is_dir()  # Keras may remove it
         fit = self._begun[repeat]
         self._begun[repeat] += 1
-        return EpochsOfFit(self, repeat, fit, self._before.get((repeat, fit), {}))
+        fits = self._before.get(repeat, {})
+        # Of several, a later attempt may skip some, so their numbers would tell nothing.
+        before = fits[0] if fit == 0 and list(fits) == [0] else {}
+        return EpochsOfFit(self, repeat, fit, before)
 
     def add(self, line: _Line) -> None:
         """Add an epoch to the file; without room for it, the next attempt lacks it."""
@@ -81,24 +85,32 @@ class EpochsOfFit:
         trained: The epochs of the trial.
         repeat: The number of the call of the train function.
         fit: The number of the `fit` in this call.
-        before: The epochs that the attempts before have trained in it, by number.
+        before: The epochs that the attempts before have trained in it, by number; empty if the
+            function calls `fit` several times.
     """
 
     def __init__(
         self, trained: TrainedEpochs, repeat: int, fit: int, before: dict[int, Report]
     ) -> None:
-        self._trained, self._repeat, self._fit, self._before = trained, repeat, fit, before
+        self._trained = trained
+        self._repeat = repeat
+        self._fit = fit
+        self._before = before
 
     def add(self, epoch: int, logs: dict[str, float]) -> None:
         """Add an epoch of this attempt."""
         self._trained.add(_Line(self._repeat, self._fit, Report(epoch, logs)))
 
+    def has_all_before(self, epoch: int) -> bool:
+        """Return whether the attempts before have trained each epoch before this one."""
+        return all(earlier in self._before for earlier in range(epoch))
+
     def complete(self, history: Any) -> None:
         """Put the epochs of the attempts before into the History of this one, before its own."""
-        first = min(history.epoch, default=None)
-        earlier = [
-            self._before[epoch] for epoch in sorted(self._before) if first is None or epoch < first
-        ]
+        first = min(history.epoch, default=len(self._before))
+        if not self.has_all_before(first):  # it began later, without a checkpoint
+            return
+        earlier = [self._before[epoch] for epoch in range(first)]
         history.epoch[:0] = [report.step for report in earlier]
         for name in {name: None for report in earlier for name in report.metrics}:
             values = [report.metrics[name] for report in earlier if name in report.metrics]

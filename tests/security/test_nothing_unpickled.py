@@ -76,6 +76,7 @@ ALLOWED = {
     ("experiment/display/tensorboard_server.py", "tensorboard", "subprocess.Popen"): COMMAND,
     ("spark_jobs/messages.py", "decode", "dec_hook"): PLAIN_VALUES,
     ("spark_jobs/messages.py", "from_json", "dec_hook"): PLAIN_VALUES,
+    ("experiment/run_files/loading.py", "_read_json", "dec_hook"): PLAIN_VALUES,
     ("spark_jobs/zygote/process.py", "OwnProcess.__init__", "subprocess.Popen"): COMMAND,
     ("spark_jobs/warm/asking.py", "_start_keeper", "subprocess.run"): COMMAND,
     ("spark_jobs/relay/relayed_channel.py", "_start", "subprocess.run"): COMMAND,
@@ -129,6 +130,9 @@ ALLOWED = {
         "_limit_torch",
         "torch.cuda.set_per_process_memory_fraction",
     ): (SETS_LIMIT),
+    ("spark_jobs/trial/random_numbers.py", "_seed", "torch.manual_seed"): (
+        "seeds a generator in the trial's process, and loads nothing"
+    ),
     ("spark_jobs/trial/precision.py", "_has_gpu", "torch.cuda"): LOOKS_FOR_GPU,
     ("spark_jobs/trial/precision.py", "_has_gpu", "torch.cuda.is_available"): LOOKS_FOR_GPU,
     ("experiment/large_batches/batch_size.py", "_measuring", "subprocess.Popen"): COMMAND,

@@ -244,6 +244,7 @@ def test_the_folder_is_absolute_and_a_tilde_means_home(tmp_path, monkeypatch):
 @pytest.mark.parametrize("given", [None, "runs", "{cwd}/runs"])
 def test_a_folder_that_yarn_removes_with_the_driver_is_refused(tmp_path, monkeypatch, given):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
     path = given and given.format(cwd=tmp_path)
     with pytest.raises(
         InvalidArgument, match="YARN removes .*give logdir a shared folder"
@@ -255,10 +256,14 @@ def test_a_folder_that_yarn_removes_with_the_driver_is_refused(tmp_path, monkeyp
 
 def test_a_driver_in_a_container_of_yarn_may_have_runs_elsewhere(tmp_path, monkeypatch):
     (tmp_path / "container").mkdir()
-    monkeypatch.chdir(tmp_path / "container")
-    runs = tmp_path / "runs"
-    location = choose_logdir(runs, "experiments", HadoopSettings(), in_container=True)
-    assert location.path == str(runs)
+    monkeypatch.setenv("PWD", str(tmp_path / "container"))
+    for folder in ("container", "."):
+        monkeypatch.chdir(tmp_path / folder)
+        runs = tmp_path / "runs"
+        location = choose_logdir(runs, "experiments", HadoopSettings(), in_container=True)
+        assert location.path == str(runs)
+    monkeypatch.chdir(tmp_path)
+    choose_logdir("runs", "experiments", HadoopSettings(), in_container=True)
 
 
 def test_the_check_leaves_no_files_in_the_folder(tmp_path):

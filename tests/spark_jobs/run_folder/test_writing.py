@@ -379,7 +379,8 @@ def test_the_trained_epochs_of_the_same_trial_come_with_its_checkpoint(place, tm
     with run_folder(place.location, place.hadoop) as folder:
         for trial, number in ((6, 1), (7, 1), (7, 2)):  # attempt 2 was lost before it had saved
             write(
-                folder, {f"{attempt_name(trial, number)}/epochs.jsonl": b"%d-%d" % (trial, number)}
+                folder,
+                {f"{attempt_name(trial, number)}/keras-epochs.jsonl": b"%d-%d" % (trial, number)},
             )
         for trial in (6, 7):
             write(folder, {f"{attempt_name(trial)}/checkpoint/state": b"%d" % trial})
@@ -393,8 +394,20 @@ def test_the_trained_epochs_of_the_same_trial_come_with_its_checkpoint(place, tm
             return {path.name: path.read_bytes() for path in to.rglob("*") if path.is_file()}
 
         own, from_parent = given(Trial(7, {}, parent=6), 3), given(Trial(8, {}, parent=6), 1)
-    assert own == {"state": b"7", "epochs.jsonl": b"7-1"}
+    assert own == {"state": b"7", "keras-epochs.jsonl": b"7-1"}
     assert from_parent == {"state": b"6"}
+
+
+def test_a_checkpoint_is_handed_on_beside_something_else_of_the_name_of_its_epochs(tmp_path):
+    attempt = tmp_path / "run" / "trials" / "000007"
+    (attempt / "checkpoint").mkdir(parents=True)
+    (attempt / "checkpoint" / "state").write_bytes(b"7")
+    (attempt / "keras-epochs.jsonl").mkdir()
+    to = tmp_path / "to" / "checkpoint"
+    to.parent.mkdir()
+    root = Location.parse(tmp_path / "run")
+    hand_on_checkpoint(LocalFiles(), root, Attempt(Trial(7, {}), 2), to)
+    assert (to / "state").read_bytes() == b"7"
 
 
 class TestCheckpoints:

@@ -94,7 +94,7 @@ def hand_on(lost, to):
     """Copy what the attempt after a lost one gets of it."""
     to.mkdir()
     shutil.copytree(lost / "checkpoint", to / "checkpoint")
-    shutil.copy(lost / "epochs.jsonl", to)
+    shutil.copy(lost / "keras-epochs.jsonl", to)
 
 
 @pytest.mark.parametrize("losses", [[3], [3, 5], [None]], ids=str)
@@ -128,3 +128,12 @@ def test_a_retried_fit_trains_no_epoch_after_the_last_one(tmp_path):
     retried = run(train, tmp_path / "retried", 3, "loss", number=2, rate=1.0)
     assert (retried.status, retried.value, retried.step) == ("finished", lost.value, 2)
     assert retried.metrics["steps"] == lost.metrics["steps"] == 3.0
+
+
+def test_a_retried_fit_without_its_earlier_epochs_trains_one_more(tmp_path):
+    """As of a run of the version before: a History without epochs would have no value."""
+    pytest.importorskip("tensorflow")
+    run(fit, tmp_path / "lost", 3, "loss", rate=1.0)
+    hand_on(tmp_path / "lost", tmp_path / "retried")
+    (tmp_path / "retried" / "keras-epochs.jsonl").unlink()
+    assert run(fit, tmp_path / "retried", 3, "loss", number=2, rate=1.0).status == "finished"

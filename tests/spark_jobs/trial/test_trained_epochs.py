@@ -43,13 +43,28 @@ def test_later_attempts_have_the_epochs_before_their_own_too(tmp_path):
     assert trained(tmp_path, (0, [9.0])) == [([0], {"loss": [9.0]})]  # without a checkpoint
 
 
-def test_fits_and_repeats_have_epochs_of_their_own(tmp_path):
+def test_no_fit_has_the_epochs_of_another_one(tmp_path):
+    """A later attempt may skip the first fit, so the second one would be taken for it."""
     trained(tmp_path, (0, [5.0, 4.0]), (0, [3.0, 2.0]))
-    assert trained(tmp_path, (2, []), (1, [1.0])) == [
+    assert trained(tmp_path, (1, [1.0])) == [([1], {"loss": [1.0]})]
+
+
+def test_a_second_fit_has_no_epochs_of_attempts_before(tmp_path):
+    trained(tmp_path, (0, [5.0]))
+    assert trained(tmp_path, (1, [4.0]), (1, [3.0])) == [
         ([0, 1], {"loss": [5.0, 4.0]}),
-        ([0, 1], {"loss": [3.0, 1.0]}),
+        ([1], {"loss": [3.0]}),
     ]
+
+
+def test_repeats_have_epochs_of_their_own(tmp_path):
+    trained(tmp_path, (0, [5.0, 4.0]))
     assert trained(tmp_path, (1, [1.0]), repeat=1) == [([1], {"loss": [1.0]})]
+
+
+def test_a_history_that_would_lack_epochs_stays_as_it_is(tmp_path):
+    trained(tmp_path, (0, [5.0]))
+    assert trained(tmp_path, (2, [3.0])) == [([2], {"loss": [3.0]})]
 
 
 def test_metrics_that_not_all_epochs_have_are_shorter(tmp_path):
@@ -67,14 +82,14 @@ def test_metrics_that_not_all_epochs_have_are_shorter(tmp_path):
 
 def test_a_part_of_a_line_is_left_out(tmp_path):
     trained(tmp_path, (0, [5.0, 4.0]))
-    file = tmp_path / "epochs.jsonl"
+    file = tmp_path / "keras-epochs.jsonl"
     file.write_bytes(file.read_bytes()[:-3])  # the host was lost, or its disk was full
     trained(tmp_path, (1, [3.0]))
     assert trained(tmp_path, (2, [2.0])) == [([0, 1, 2], {"loss": [5.0, 3.0, 2.0]})]
 
 
 def test_epochs_that_cannot_be_kept_are_left_out(tmp_path):
-    (tmp_path / "epochs.jsonl").mkdir()
+    (tmp_path / "keras-epochs.jsonl").mkdir()
     assert trained(tmp_path, (0, [5.0])) == [([0], {"loss": [5.0]})]
 
 
@@ -95,4 +110,4 @@ def test_the_end_of_a_fit_may_remove_the_folder_for_checkpoints(tmp_path, checkp
     epochs.begin(0)
     checkpoints.rmdir()
     epochs.begin(0).add(0, {"loss": 1.0})
-    assert trained(tmp_path, (1, []), (1, [])) == [([], {}), ([0], {"loss": [1.0]})]
+    assert (tmp_path / "keras-epochs.jsonl").exists()

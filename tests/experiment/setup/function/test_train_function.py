@@ -457,7 +457,9 @@ def test_a_broadcast_is_refused_as_trials_cannot_read_it(broadcast):
     )
     assert error.hint.endswith("assign its value to a variable: table = broadcast.value")
     assert not broadcast._pickle_registry  # else Spark would send it with the caller's next job
-    with pytest.raises(InvalidArgument, match=r"args\[0\]: .* no broadcasts .*; refer to the"):
+    with pytest.raises(
+        InvalidArgument, match=r"args\[0\]: .* no broadcasts .*; outside the function"
+    ):
         pickle_arguments([broadcast], {})
 
 
