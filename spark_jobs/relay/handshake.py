@@ -15,7 +15,7 @@ import secrets
 from typing import Literal
 
 from spark_jobs.relay.packets import Packets, read_packet
-from spark_jobs.trial.frames import frame
+from spark_jobs.trial.pipe.frames import frame
 from spark_jobs.warm.executor import left
 
 NONCE = 32

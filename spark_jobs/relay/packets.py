@@ -14,7 +14,7 @@ import socket
 import time
 
 from spark_jobs.channel.joined_calls import LARGEST_FRAME
-from spark_jobs.trial.frames import frame
+from spark_jobs.trial.pipe.frames import frame
 
 REACHED = b"reached"
 """The relay's packet to a slot of the run whose calls it passes on."""

@@ -32,7 +32,7 @@ from spark_jobs.channel.joined_calls import MOST_CALLS, Answered, Asking, Called
 from spark_jobs.messages import ProtocolError
 from spark_jobs.relay.handshake import greet_slot
 from spark_jobs.relay.packets import REACHED, UNREACHED, PacketTooLarge, read_packet
-from spark_jobs.trial.frames import frame
+from spark_jobs.trial.pipe.frames import frame
 from spark_jobs.warm.executor import BACKLOG
 from spark_jobs.warm.packets import peer_of
 

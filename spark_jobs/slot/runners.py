@@ -26,7 +26,7 @@ from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.run_folder.scratch import remove_left, temporary_folder
 from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.gang.variables import variables_of
-from spark_jobs.trial.link import DirectLink
+from spark_jobs.trial.pipe.link import DirectLink
 from spark_jobs.trial.trial_process import Program, Task, evaluate, stopped
 from spark_jobs.warm.asking import KeeperEnded, Unavailable, Warm
 from spark_jobs.warm.processes import become_subreaper, resign_as_subreaper

@@ -28,9 +28,9 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.storage.local_files import make_folder
 from spark_jobs.strategies.sharding import part_of
-from spark_jobs.trial.link import Link, NoLink, parts_of
 from spark_jobs.trial.memory.gpu_share import GpuShare
 from spark_jobs.trial.objective import UnusableReturn, number
+from spark_jobs.trial.pipe.link import Link, NoLink, parts_of
 from spark_jobs.trial.trained_epochs import TrainedEpochs
 
 if TYPE_CHECKING:

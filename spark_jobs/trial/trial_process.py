@@ -35,7 +35,6 @@ from spark_jobs.strategies.settings import Strategy
 from spark_jobs.trial import context
 from spark_jobs.trial.events.tf_summary import default_writer
 from spark_jobs.trial.gang_connections import NotConnected, connected, training_with
-from spark_jobs.trial.link import Link, NoLink, PipeLink
 from spark_jobs.trial.memory import out_of_memory
 from spark_jobs.trial.memory.gpu_share import GpuShare, limited
 from spark_jobs.trial.objective import (
@@ -46,6 +45,7 @@ from spark_jobs.trial.objective import (
     UnusableReturn,
     objective_of,
 )
+from spark_jobs.trial.pipe.link import Link, NoLink, PipeLink
 from spark_jobs.trial.precision import Precision, computing_in
 from spark_jobs.trial.random_numbers import seed_random_numbers
 from spark_jobs.trial.repeats import outcome_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from spark_jobs import time_limits
 from spark_jobs.messages import ProtocolError, Report, decode, encode
-from spark_jobs.trial.frames import FrameReader, frame
-from spark_jobs.trial.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, StopTrial
+from spark_jobs.trial.pipe.frames import FrameReader, frame
+from spark_jobs.trial.pipe.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, StopTrial
 from spark_jobs.zygote.bounded_log import BoundedLog
 
 _GAPS = 3  # and as many times as long as it ever was between two reports

@@ -19,8 +19,8 @@ from search.errors import ExperimentError
 from search.trial import Failure
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Report, decode, encode
-from spark_jobs.trial.frames import FrameReader, write_frame
-from spark_jobs.trial.link import EndTrial, StopTrial
+from spark_jobs.trial.pipe.frames import FrameReader, write_frame
+from spark_jobs.trial.pipe.link import EndTrial, StopTrial
 from spark_jobs.trial.trial_process import Program, Task
 from spark_jobs.warm.asking import Warm
 from spark_jobs.zygote.messages import Alive, Broken, Ended, FromZygote, Ready, Reported, Started

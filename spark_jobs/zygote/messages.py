@@ -6,7 +6,7 @@ import msgspec
 
 from search.trial import Outcome
 from spark_jobs.messages import Report
-from spark_jobs.trial.link import EndTrial, StopTrial
+from spark_jobs.trial.pipe.link import EndTrial, StopTrial
 from spark_jobs.trial.trial_process import Task
 
 

@@ -20,7 +20,7 @@ import cloudpickle
 from search.trial import Trial
 from spark_jobs.messages import Attempt
 from spark_jobs.processes import import_guessed, import_modules
-from spark_jobs.trial.link import PipeLink
+from spark_jobs.trial.pipe.link import PipeLink
 from spark_jobs.trial.trial_process import Program, perform
 from spark_jobs.zygote.huge_pages import side_by_side, use_huge_pages
 

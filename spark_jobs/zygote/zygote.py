@@ -39,9 +39,9 @@ from spark_jobs.processes import (
 )
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.trial import gang_connections, trial_process
-from spark_jobs.trial.frames import FrameReader, write_frame
-from spark_jobs.trial.link import EndTrial, StopTrial
 from spark_jobs.trial.memory import out_of_memory
+from spark_jobs.trial.pipe.frames import FrameReader, write_frame
+from spark_jobs.trial.pipe.link import EndTrial, StopTrial
 from spark_jobs.trial.trial_process import Program, Task, become_trial, run_child
 from spark_jobs.warm.processes import become_subreaper
 from spark_jobs.zygote.bounded_log import BoundedLog

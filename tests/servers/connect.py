@@ -11,14 +11,13 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psutil
 
 from spark_jobs.cluster.task_needs import is_local
 from tests import ROOT
 from tests.servers import jvm
+from tests.servers.entered import Entered
 from tests.servers.hdfs import dying_with_parent, free_ports
 from tests.servers.spark_home import spark_home
 
@@ -27,7 +26,7 @@ _START_SECONDS = 120
 _END_SECONDS = 60
 
 
-class ConnectServer:
+class ConnectServer(Entered):
     """A Spark Connect server on the loopback address. A context manager, which ends all of it.
 
     Executors use this interpreter, with this repository on its path. Who has no token is refused,
@@ -67,18 +66,6 @@ class ConnectServer:
         }
         self.process: psutil.Popen | None = None
         self._launcher: ThreadPoolExecutor | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start it, and wait until it listens.

@@ -25,12 +25,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyspark
 
 from tests.servers import jvm
+from tests.servers.entered import Entered
 
 _SPARK = Path(pyspark.__file__).parent
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -63,7 +63,7 @@ class HdfsUnavailable(Exception):
     """Hadoop's server classes are not in the cache and cannot be fetched."""
 
 
-class Hdfs:
+class Hdfs(Entered):
     """A NameNode, named `namenode`, and DataNodes, named `datanode0`, `datanode1` and so on.
 
     Every file lies under `root`. `stop` deletes the stored data and leaves the logs. The
@@ -109,18 +109,6 @@ class Hdfs:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._launcher: ThreadPoolExecutor | None = None
         self._class_path = ""
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Format and start all of it, and wait until it serves.

@@ -20,13 +20,12 @@ import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psutil
 
 from tests import ROOT
 from tests.servers import jvm
+from tests.servers.entered import Entered
 from tests.servers.hdfs import dying_with_parent, free_ports
 from tests.servers.spark_home import spark_home
 
@@ -42,7 +41,7 @@ _END_SECONDS = 60
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-class Standalone:
+class Standalone(Entered):
     """A master, and a worker per host. A context manager, which ends all of it.
 
     Every process has a process group of its own. Logs and work folders lie under `root`; `stop`
@@ -73,18 +72,6 @@ class Standalone:
         }
         self._processes: dict[str, psutil.Popen] = {}
         self._launcher: ThreadPoolExecutor | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start all of it, and wait until the master knows every worker.

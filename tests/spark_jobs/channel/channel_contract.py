@@ -189,7 +189,7 @@ class ChannelContract:
 
     def test_the_largest_messages_of_a_slot_are_accepted(self, opened):
         from spark_jobs.channel import reporter
-        from spark_jobs.trial import link
+        from spark_jobs.trial.pipe import link
 
         large = Report(1, {"m" * (link.LARGEST_REPORT - 60): 0.5})
         assert link.LARGEST_REPORT - 60 < len(encode(large)) < link.LARGEST_REPORT

@@ -13,7 +13,7 @@ import pytest
 
 from spark_jobs.relay.handshake import NONCE, NotOfRun, greet_relay, greet_slot, proof
 from spark_jobs.relay.packets import Packets
-from spark_jobs.trial.frames import frame
+from spark_jobs.trial.pipe.frames import frame
 
 TOKEN = "0123456789abcdef" * 4
 OTHER = TOKEN[::-1]

@@ -20,7 +20,7 @@ from spark_jobs.channel.exchange import ChannelLost
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.messages import Heard, Stop, Wait
 from spark_jobs.relay.handshake import NONCE
-from spark_jobs.trial.frames import frame
+from spark_jobs.trial.pipe.frames import frame
 from spark_jobs.warm.executor import socket_name
 from tests.spark_jobs.channel.channel_contract import (
     ATTEMPT,

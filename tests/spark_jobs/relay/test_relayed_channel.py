@@ -20,7 +20,7 @@ from spark_jobs.messages import Heard, Hello, Next, Stop, Wait, encode
 from spark_jobs.relay import relay as relay_module
 from spark_jobs.relay.packets import LARGEST_FRAME, Packets
 from spark_jobs.relay.relayed_channel import Outage, RelayLost
-from spark_jobs.trial.frames import frame
+from spark_jobs.trial.pipe.frames import frame
 from tests.proxy import Proxy
 from tests.spark_jobs.channel.channel_contract import (
     ATTEMPT,

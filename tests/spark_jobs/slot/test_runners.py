@@ -30,10 +30,10 @@ from spark_jobs.slot import runners
 from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.gang.variables import variables_of
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
-from spark_jobs.trial.frames import frame
 from spark_jobs.trial.gang_connections import NEEDED
-from spark_jobs.trial.link import StopTrial
 from spark_jobs.trial.memory.gpu_share import GpuShare
+from spark_jobs.trial.pipe.frames import frame
+from spark_jobs.trial.pipe.link import StopTrial
 from spark_jobs.trial.trial_process import Task
 from spark_jobs.zygote import link as zygote_link
 from spark_jobs.zygote import zygote

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_jobs.trial.context import TrialContext, entered
-from spark_jobs.trial.link import DirectLink
+from spark_jobs.trial.pipe.link import DirectLink
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from search.trial import Outcome, Trial
 from spark_jobs.messages import LARGEST_MESSAGE, Attempt
 from spark_jobs.run_folder.paths import is_ours
 from spark_jobs.trial.context import TrialContext, entered
-from spark_jobs.trial.link import NoLink
+from spark_jobs.trial.pipe.link import NoLink
 from spark_jobs.trial.random_numbers import seed_random_numbers
 from spark_jobs.trial.repeats import outcome_of
 from spark_jobs.trial.trial_process import Program, evaluate

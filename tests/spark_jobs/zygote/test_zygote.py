@@ -16,8 +16,8 @@ import pytest
 from search.trial import Trial
 from spark_jobs import time_limits
 from spark_jobs.messages import LARGEST_MESSAGE, Attempt, Report, encode
-from spark_jobs.trial.frames import FrameReader, frame
-from spark_jobs.trial.link import HEARD, REPORT
+from spark_jobs.trial.pipe.frames import FrameReader, frame
+from spark_jobs.trial.pipe.link import HEARD, REPORT
 from spark_jobs.trial.trial_process import Task
 from spark_jobs.zygote.child import Child
 from spark_jobs.zygote.zygote import Zygote

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.trial.frames import FrameReader, frame, write_frame
+from spark_jobs.trial.pipe.frames import FrameReader, frame, write_frame
 
 
 def received(descriptor):

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.messages import LARGEST_MESSAGE, Report, decode, encode
-from spark_jobs.trial import link as module
-from spark_jobs.trial.frames import FrameReader, frame
-from spark_jobs.trial.link import (
+from spark_jobs.trial.pipe import link as module
+from spark_jobs.trial.pipe.frames import FrameReader, frame
+from spark_jobs.trial.pipe.link import (
     LARGEST_REPORT,
     OUTCOME,
     REPORT,

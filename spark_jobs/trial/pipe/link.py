@@ -1,7 +1,8 @@
 """The link between a running trial and its supervisor, where neither waits for the other.
 
 `Link` is the interface, with two implementations: a pipe each way for a trial in a process of its
-own, plain calls for one in the slot's process. Its contract is tests/spark_jobs/trial/test_link.py.
+own, plain calls for one in the slot's process. Its contract is in
+tests/spark_jobs/trial/pipe/test_link.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from spark_jobs.messages import Report, decode, encode
-from spark_jobs.trial.frames import FrameReader, frame
+from spark_jobs.trial.pipe.frames import FrameReader, frame
 
 _MOST_WAITING = 1_000
 

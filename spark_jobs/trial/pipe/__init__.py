@@ -1,0 +1,1 @@
+"""The pipe between the process of a trial and its supervisor."""
