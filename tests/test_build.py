@@ -70,6 +70,8 @@ def checkout(tmp_path):
     return folder
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_wheel_has_all_packages_and_its_build_leaves_nothing_in_the_checkout(checkout, tmp_path):
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
     subprocess.run([*command, "--wheel-dir", str(tmp_path), str(checkout)], check=True)

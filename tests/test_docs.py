@@ -90,8 +90,7 @@ def folder(tmp_path, monkeypatch):
 
 
 _MARKS = {
-    # Its two searches train 46 models, which takes minutes where the machine is busy.
-    "README.md": (pytest.mark.slow, pytest.mark.contract, pytest.mark.timeout(900)),
+    "README.md": (pytest.mark.slow, pytest.mark.contract),
     "docs/cluster/before.md": pytest.mark.slow,
     "docs/guide/algorithms.md": pytest.mark.slow,
     "docs/guide/early_stopping.md": pytest.mark.slow,
@@ -105,7 +104,13 @@ _MARKS = {
     "page", [pytest.param(name, marks=_MARKS.get(name, ())) for name in WITH_PYTHON]
 )
 def test_the_python_of_a_page_runs(page, spark, folder, capsys):
-    run(page, (ROOT / page).read_text(encoding="utf-8"), spark, capsys)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if page == "README.md":  # 8 models instead of 40; `make demo` trains all
+        text, count = re.subn(
+            r"\bpopsize=10, generations=3, c", "popsize=4, generations=1, c", text
+        )
+        assert count == 1
+    run(page, text, spark, capsys)
 
 
 @pytest.mark.slow

@@ -156,6 +156,8 @@ def test_stop_ends_all_processes_and_leaves_only_logs(tmp_path, monkeypatch):
         hdfs.start_namenode()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_failed_start_shows_the_log_and_leaves_no_process(tmp_path):
     hdfs = Hdfs(tmp_path, properties={"dfs.namenode.name.dir": "unknown://folder"})
     with pytest.raises(RuntimeError, match=r"(?s)format\.log.*unknown"):
@@ -209,6 +211,8 @@ def test_two_runs_that_start_at_once_fetch_once(tmp_path, monkeypatch):
     assert (first / "webapps/hdfs/index.html").read_text() == "a page"
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_classes_that_cannot_be_fetched_are_named_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     # Neither an index, since nothing listens there, nor what Maven has in the home folder.

@@ -35,6 +35,8 @@ def table(result):
     return [(trial.id, trial.status, trial.value, trial.params) for trial in result.trials]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(26)
 def test_a_search_whose_journal_was_changed_is_refused_and_repaired_as_it_says(paths):
     [segment] = paths.journal.iterdir()

@@ -137,6 +137,8 @@ def test_trials_that_remove_their_folders_count_and_their_host_runs_others(spark
     assert len(list(outcomes)) == 12
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(4, 7)
 def test_hanging_trials_are_killed_with_their_process_trees_and_free_their_slot(spark, logdir):
     tag = f"3600.{uuid.uuid4().int % 10**9}"
@@ -211,6 +213,8 @@ def test_killed_trials_are_retried_on_request(spark, tmp_path, logdir):
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(9)
 @pytest.mark.parametrize("isolation", ["process", "spawn"])
 def test_a_trial_sees_no_changes_of_earlier_trials_in_its_process(spark, logdir, isolation):

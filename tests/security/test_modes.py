@@ -73,6 +73,8 @@ def write_table(path: Path) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize("isolation", ["process", "none"])
 def test_a_run_on_this_host_is_its_users_alone(sparks, tmp_path, isolation):
     cache = tmp_path / "cache"

@@ -319,6 +319,8 @@ def look_at(run: Path) -> None:
     main(["repair", str(run)])
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_pickle_in_any_file_of_a_run_is_never_loaded(tmp_path, mark, capsys):
     whole = make_run(tmp_path / "whole", trials=1)
     checkpoint = whole / "trials" / "000000" / "checkpoint"
@@ -435,6 +437,8 @@ HOSTILE = {
 """The actions of a hostile trial, each with its failure."""
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("isolation", ["process", "none"])
 def test_nothing_of_a_hostile_trial_is_loaded_in_the_driver(spark, tmp_path, mark, isolation):
@@ -452,6 +456,8 @@ def test_nothing_of_a_hostile_trial_is_loaded_in_the_driver(spark, tmp_path, mar
     assert again.best.value == 1
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_pickle_in_the_cache_of_a_host_is_never_loaded(sparks, tmp_path, mark):
     cache, table = tmp_path / "cache", tmp_path / "table.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"x": [1, 2, 3]}), table)

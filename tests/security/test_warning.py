@@ -35,6 +35,8 @@ def test_a_local_session_without_authentication_is_warned_of_once(sparks, tmp_pa
         assert search().best.value == 1.0
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_local_session_with_authentication_runs_trials_of_every_isolation(spark, tmp_path):
     assert spark.conf.get("spark.authenticate") == "true"
     for isolation in ("process", "spawn", "none"):

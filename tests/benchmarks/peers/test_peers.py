@@ -114,6 +114,8 @@ def test_a_long_error_is_clipped():
     assert len(report.clipped("x" * 1000)) < 200
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_picture_is_the_same_for_the_same_values(tmp_path):
     for name in ("one", "two"):
         picture.draw(tmp_path / name, [OURS, OTHER], RUNS)

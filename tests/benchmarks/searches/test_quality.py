@@ -103,6 +103,8 @@ class TestSurrogates:
         monkeypatch.setattr(surrogates, "_FOLDER", tmp_path)
         return tmp_path
 
+    @pytest.mark.slow
+    @pytest.mark.contract
     def test_it_predicts_real_fits_and_is_deterministic(self, folder):
         surrogate = surrogates.Surrogate(self.TASK, self.FITTED)
         again = surrogates.Surrogate(self.TASK, self.FITTED)
@@ -139,6 +141,8 @@ class TestEvaluations:
 
 
 class TestMethods:
+    @pytest.mark.slow
+    @pytest.mark.contract
     @pytest.mark.parametrize("name", [name for name in METHODS if "Optuna" not in name])
     def test_one_seed_is_one_run_that_gets_better(self, name):
         it = problem("choices")

@@ -19,6 +19,8 @@ def run(folder, search, slots, per_relay):
 ways = pytest.mark.parametrize("per_relay", [0, 7], ids=["themselves", "relays"])
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @ways
 def test_more_slots_than_trials_run_each_trial_once(tmp_path, per_relay):
     results = run(tmp_path, points(30, 0.01, reports=1), 60, per_relay)
@@ -26,12 +28,16 @@ def test_more_slots_than_trials_run_each_trial_once(tmp_path, per_relay):
     assert all(result.status == "finished" for result in results)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @ways
 def test_slots_that_wait_for_a_generation_get_the_next_one(tmp_path, per_relay):
     results = run(tmp_path, generations(20, 2), 20, per_relay)
     assert sorted(result.id for result in results) == list(range(60))
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize("search", [growth.points(60, 20), growth.evolution(10, 5)])
 def test_the_growth_of_costs_is_measured_over_whole_searches(search):
     found = growth._cost(search, 10, [20, 60])

@@ -309,6 +309,8 @@ def test_shutdown_in_a_callback_of_an_interrupted_call(spark, logdir, tmp_path):
     assert returned == [running]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.usefixtures("own_zygotes")
 def test_a_call_whose_slot_was_lost_runs_again(spark, logdir, tmp_path):
     def lose_the_first_slot():
@@ -327,6 +329,8 @@ def test_a_call_whose_slot_was_lost_runs_again(spark, logdir, tmp_path):
         assert pool.submit(int, "5").result(LONG) == 5
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_call_beyond_its_timeout_is_killed(spark, logdir, tmp_path):
     with experiment.executor(spark, logdir=logdir, parallelism=1, timeout=5) as pool:
         error = pool.submit(calls.hang_in, tmp_path).exception(LONG)
@@ -340,6 +344,8 @@ def test_a_call_beyond_its_timeout_is_killed(spark, logdir, tmp_path):
     wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_ctrl_c_ends_the_calls(spark, logdir, tmp_path, capsys):
     def interrupt():
         wait_until(lambda: processes_in(tmp_path))

@@ -252,6 +252,8 @@ def test_an_interrupt_ends_the_wait_but_not_the_search(tmp_path):
     assert [(tmp_path / f"begun-{x}").read_text() for x in (1, 2)] == ["x", "x"]  # once each
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_cancelled_trial_is_the_attempt_that_ran(spark, tmp_path):
     handle = experiment.submit(
         experiment.launch, spark, hang_in(tmp_path), {"x": [1, 2]}, logdir=tmp_path / "r", **QUIET
@@ -264,6 +266,8 @@ def test_a_cancelled_trial_is_the_attempt_that_ran(spark, tmp_path):
     assert not list(Path(handle.result().logdir).rglob("*-2"))
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_search_whose_run_another_driver_has_taken_over_ends_and_writes_nothing_more(
     spark, tmp_path
 ):
@@ -287,6 +291,8 @@ def test_a_search_whose_run_another_driver_has_taken_over_ends_and_writes_nothin
     assert not (run / "result.json").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_cancelled_search_is_resumed_in_the_same_session_without_losing_a_slot(spark, tmp_path):
     handle = experiment.submit(
         experiment.launch, spark, hang_in(tmp_path), {"x": [1, 2, 3]}, logdir=tmp_path, **QUIET

@@ -47,6 +47,8 @@ def test_a_search_uses_what_was_imported_before(fresh, tmp_path):
     assert {int(trial.value) for trial in result.trials} == begun
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_worker_that_ran_slots_prepares_another_import(spark, tmp_path):
     experiment.launch(spark, importer_of_trial, {"x": [1]}, logdir=tmp_path, **QUIET)
     earlier = importers()

@@ -88,6 +88,8 @@ def curve(root, tag):
     return scalars(root / "search")[tag]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_steps_of_a_search_s_curves_are_trials_done(tmp_path):
     root = make_run(tmp_path, trials=5, failed=(1, 3))
     assert curve(root, "search/done") == [(n, n) for n in range(1, 6)]

@@ -176,6 +176,8 @@ def test_a_result_can_be_given_and_a_second_server_has_another_address(board, ru
         assert other.url != board.url
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_all_trials_are_there_where_a_shell_allows_fewer_open_files(tmp_path):
     run = make_run(tmp_path, trials=150, failed=())
     trials = (run / "trials").rename(tmp_path / "trials")
@@ -205,6 +207,8 @@ def test_a_run_in_progress_is_read_as_it_grows(tmp_path):
         wait_for(f"{board.url}/data/runs", lambda runs: "trials/000006" in runs)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_new_run_is_read_as_soon_as_it_has_events(tmp_path):
     run = make_run(tmp_path)
     (run / "search").rename(tmp_path / "search")
@@ -214,6 +218,8 @@ def test_a_new_run_is_read_as_soon_as_it_has_events(tmp_path):
         wait_for(f"{board.url}/search/data/runs", lambda runs: runs == ["search"])
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_folder_of_runs_is_opened_as_one_and_grows(tmp_path):
     logdir = tmp_path / "runs"
     first, second = make_run(logdir, trials=2), make_run(logdir, trials=2)

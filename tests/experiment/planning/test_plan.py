@@ -190,6 +190,8 @@ def test_unknown_numbers_are_left_out():
     assert "  dtype    mixed_bfloat16\n" in str(half)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_seconds_are_estimated_from_finished_trials(spark, tmp_path):
     def quick(x):
         return x
@@ -245,6 +247,8 @@ def test_executors_gpus_and_settings_of_a_cluster_are_seen(sparks, tmp_path):
     assert "settings that hurt:\n  parallelism = 4: the executors run 2 at once" in str(more)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_running_jobs_are_a_hindrance(spark, tmp_path):
     def occupy(_):
         import time

@@ -288,6 +288,8 @@ def test_a_run_is_read_repeatedly(tmp_path):
     assert reader.read().result.trials == trials
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_run_cut_anywhere_is_read_as_it_was_then(tmp_path):
     root = make_run(tmp_path, trials=4, lost=(2,), running=(3,), ended=False)
     path, whole = segment(root), load(root)

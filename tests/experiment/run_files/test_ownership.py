@@ -103,6 +103,8 @@ def test_one_of_several_drivers_that_take_a_run_at_once_gets_it(place, dead):
     assert not [name for name in place.marks() if name.startswith(".")]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_suspended_owner_notices_that_it_was_presumed_dead(place):
     first, second = place.driver(), place.driver(silence=5)
     assert first.take() == "owned"

@@ -88,6 +88,8 @@ def test_the_best_of_a_rung_go_on_with_their_hyperparameters_and_checkpoints():
     assert {trial.parent for trial in trials[: SIZES[0]] if trial.max_steps == 3} == best
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize("model", ["evolution", "gaussian_process"])
 def test_new_configurations_are_better_than_random_ones(model):
     trials = trials_of(hyperband(model=model, seed=1))

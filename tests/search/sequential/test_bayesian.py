@@ -74,7 +74,8 @@ def regrets(function, space, samples, workers):
     return np.array(ours), np.array(others)
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 6])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, pytest.param(6, marks=pytest.mark.contract)])
 @pytest.mark.parametrize(("function", "space"), [(bowl, PLANE), (tuning, MIXED)])
 def test_it_is_far_better_than_random_search(function, space, workers):
     ours, others = regrets(function, space, 25, workers)

@@ -180,6 +180,8 @@ def test_prior_observations_train_the_controller_before_the_first_trial():
 # Quality
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize("in_flight", [1, 10])
 def test_it_is_far_better_than_random_search_on_architectures(in_flight):
     gains = []

@@ -372,6 +372,8 @@ def test_an_outcome_survives_an_outage(opened, run, monkeypatch, away):
             assert slot.report(ATTEMPT, REPORTS) == Heard()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(opened, monkeypatch):
     monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 5.0)
     with opened(Working()) as (_, connect, box), connect("1.0.0") as slot:

@@ -156,6 +156,8 @@ def test_a_silently_broken_connection_is_replaced(directions, monkeypatch):
         assert set(handler.outcomes) == {0.5}
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_dead_connection_is_noticed_in_much_less_than_a_minute():
     """With the real settings: after 15 seconds."""
     handler = Working()

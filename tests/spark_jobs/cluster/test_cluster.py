@@ -32,6 +32,8 @@ def test_a_local_session_is_one_executor(spark):
     assert cluster.tasks(TaskNeeds(1)) == session.task_slots() == 2
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_executors_with_their_gpus(sparks, tmp_path):
     script = tmp_path / "discover"
     script.write_text('#!/bin/sh\necho \'{"name": "gpu", "addresses": ["3", "5"]}\'\n')

@@ -87,6 +87,8 @@ def test_a_member_goes_on_with_steps_after_it_has_met_the_others():
     assert results(3, body) == [True] * 3
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_member_that_ends_before_it_comes_breaks_the_gang_of_all(monkeypatch):
     """Also of those that no ring connects to it, while its neighbours do something else."""
     monkeypatch.setattr(meeting, "_LATE", 0.01)

@@ -58,6 +58,8 @@ def host(tmp_path):
         yield host
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_slots_of_an_executor_start_one_relay_together(host):
     handler = Working()
     with ChannelServer(LOOPBACK, handler) as server, ThreadPoolExecutor(6) as pool:
@@ -85,6 +87,8 @@ def test_each_run_has_a_relay_of_its_own(host):
             assert (a.next(), b.next()) == (ATTEMPT, None)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_slots_of_a_relay_that_is_lost_go_on_by_themselves(host, monkeypatch, end):
     """In the middle of a call, which is repeated; the coordinator counts an outcome once."""
@@ -179,6 +183,8 @@ with relayed_channel(executor, address, "1.0.0"):
 """
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_there_is_no_relay_where_the_driver_is_not_reached(host, capfd):
     with ChannelServer(LOOPBACK, Working()) as server:
         address = server.address
@@ -237,6 +243,8 @@ def test_a_slot_is_not_passed_on_by_a_process_that_only_owns_the_socket(host):
                 assert slot.next() == ATTEMPT
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_after_the_driver_died_relays_end_with_their_slots(host):
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(ChannelServer(LOOPBACK, Working()))

@@ -41,6 +41,8 @@ class KeptRunner(ProcessRunner):
         return link
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 class TestKept(test_runners.TestForked):
     @pytest.fixture(scope="class", autouse=True)
     @classmethod

@@ -97,6 +97,8 @@ def hand_on(lost, to):
     shutil.copy(lost / "keras-epochs.jsonl", to)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize("losses", [[3], [3, 5], [None]], ids=str)
 def test_a_retried_fit_returns_the_best_epoch_of_all_attempts(tmp_path, losses):
     """The rate is so large that the first epochs are the best."""

@@ -126,6 +126,8 @@ def test_all_end_with_the_jvm(host):
     assert busy.left() == []
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(7)
 def test_a_trial_survives_the_kill_of_the_importer(host):
     slot = host.slot().start()
@@ -144,6 +146,8 @@ def test_a_trial_survives_the_kill_of_the_importer(host):
     wait_until(gone(slot.keeper))
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(7)
 def test_a_trial_survives_an_importer_that_does_not_fork_any_more(host):
     flag = host.root / "impatient"

@@ -71,6 +71,8 @@ def test_a_bayesian_search_is_resumed_with_its_trials(spark, tmp_path):
         )
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_each_group_is_searched_in_one_run(spark, tmp_path):
     results = experiment.search_each(
         spark, regional, REGIONS, "min", samples=14, parallelism=2, seed=3, logdir=tmp_path, **QUIET

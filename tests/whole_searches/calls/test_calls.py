@@ -372,6 +372,8 @@ def test_neighbours_finish_when_trials_end_their_processes(spark, logdir):
     assert len(list(Path(result.logdir, "trials").iterdir())) == 8
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(4, 7)
 def test_a_hanging_trial_frees_its_slot_and_leaves_no_process(spark, logdir):
     result = experiment.launch(
@@ -526,6 +528,8 @@ def test_dead_slots_end_the_search_with_sparks_error(spark, logdir, monkeypatch)
     assert not RunPaths(Path(caught.value.result.logdir)).secrets.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_trials_that_end_their_slots_fail_after_a_few_lost_attempts(spark, logdir):
     def train(x):
         import os
@@ -728,6 +732,8 @@ def test_slots_that_never_start_do_not_delay_the_search(spark, tmp_path):
     assert [trial.value for trial in result.trials] == [2.0, 4.0, 6.0]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_session_runs_other_jobs_and_searches_after_a_failed_one(spark, logdir):
     with pytest.raises(experiment.SearchFailed):
         experiment.launch(spark, functions.fail, {"x": [1]}, logdir=logdir, isolation="none")

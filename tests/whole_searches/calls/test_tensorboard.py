@@ -299,6 +299,8 @@ def evolution(tmp_path_factory):
     server.stop()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_each_generation_of_each_hyperparameter_is_a_histogram(evolution):
     _, server = evolution
     tags = "/data/plugin/histograms/tags"
@@ -376,6 +378,8 @@ def test_the_table_has_the_hyperparameters_that_differ(evolution):
     assert [info["displayName"] for info in config["metricInfos"]] == ["accuracy ↑", "loss"]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_driver_writes_its_events_without_tensorflow(logdir):
     program = f"""
 import sys, experiment

@@ -129,6 +129,8 @@ def test_a_search_at_its_target_is_resumed_with_another(spark, logdir):
     assert whole.summary().startswith("6 trials, best")
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_trial_may_end_itself_within_its_grace(spark, tmp_path):
     def train(stubborn):
         import os
@@ -405,6 +407,7 @@ def test_repeated_ctrl_c_keeps_the_result(script, tmp_path):
     assert [trial.status for trial in trials] == ENDED
 
 
+@pytest.mark.slow
 @pytest.mark.fault(38)
 @pytest.mark.parametrize(
     "moment",
@@ -422,6 +425,7 @@ def test_ctrl_c_at_the_start_leaves_no_process(script, tmp_path, moment):
     wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
+@pytest.mark.slow
 @pytest.mark.fault(39)
 @TO_WHOM
 def test_sigterm_keeps_the_partial_result_and_ends_the_script(script, tmp_path, send):

@@ -480,6 +480,8 @@ def uninterrupted(make, stopping):
     return {result.id: (result.params, result.status, result.value) for result in results}
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(23, 24, 25, 26)
 @pytest.mark.usefixtures("impatient")
 class TestCrashes(Crashes.TestCase):

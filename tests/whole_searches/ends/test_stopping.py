@@ -191,6 +191,8 @@ def test_a_single_number_and_a_report_are_the_same_metric_on_request(spark, logd
     assert result.best.id == 1
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize("isolation", ["process", "spawn", "none"])
 def test_rules_work_together_with_any_isolation(spark, logdir, isolation):
     def train(x):

@@ -50,6 +50,8 @@ def proxies(monkeypatch):
     return made
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(32, 33)
 @pytest.mark.parametrize("harm", ["cut", "hold", "hold answers", "slow"])
 def test_trials_continue_and_all_reports_arrive_when_the_network_is_back(
@@ -106,6 +108,8 @@ def test_slots_reconnect_when_the_network_drops_one_direction(spark, proxies, lo
     assert [trial.status for trial in handle.result(SECONDS).trials] == ["finished"] * 2
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.fault(32)
 def test_a_search_with_unreachable_slots_can_be_cancelled(spark, proxies, logdir, tmp_path):
     handle = search(spark, logdir, tmp_path)

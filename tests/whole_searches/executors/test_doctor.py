@@ -103,6 +103,8 @@ def test_a_diagnosis_is_a_table_in_text_html_and_pandas(spark, tmp_path, capsys)
     assert len(frame) == len(diagnosis.findings)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_sparks_progress_bar_ends(sparks, tmp_path):
     spark = sparks.get("local[2]", **{"spark.ui.showConsoleProgress": "true"})
 
@@ -362,6 +364,8 @@ def test_slots_wait_until_each_running_job_has_one():
         assert gathering.has_all(jobs)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_slot_that_does_not_see_the_folder_runs_its_other_checks(tmp_path):
     def lent():
         raise FileNotFoundError(2, "No such file or directory", str(tmp_path / "elsewhere"))

@@ -26,6 +26,8 @@ def relayed(monkeypatch):
     monkeypatch.setattr(slot_jobs, "_RELAYED", 1)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.usefixtures("relayed")
 @pytest.mark.parametrize("harm", [None, signal.SIGKILL], ids=["", "killed"])
 def test_all_reports_and_outcomes_arrive_once(spark, logdir, tmp_path, harm):

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.experiment.display.terminals import readable, terminal
 
 PROGRAM = """
@@ -23,6 +25,8 @@ exec {python} "$@"
 """
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_in_local_mode_the_progress_says_that_workers_start(tmp_path):
     """The worker starts once it has been said."""
     go, late = tmp_path / "go", tmp_path / "python"

@@ -22,6 +22,8 @@ def session_of(keeper):
     return psutil.Process(keeper).environ()["SPARK_LOCAL_DIRS"]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize("preload", [("numpy",), ()])
 def test_the_second_search_of_a_session_imports_nothing(sparks, tmp_path, preload):
     spark = sparks.get("local[2]", **{"spark.experiment.keep_warm": "301"})
@@ -57,6 +59,8 @@ def test_the_modules_that_a_function_imports_are_named_by_plan_doctor_and_manife
     assert finding.got.endswith("; preloads scipy.special")
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize(
     ("warm", "more"),
     [("0", {}), ("300", {"isolation": "spawn", "parallelism": 1})],

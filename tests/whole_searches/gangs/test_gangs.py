@@ -212,6 +212,8 @@ def kill_the_slot():
     threading.Event().wait()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.usefixtures("own_zygotes")
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
@@ -370,6 +372,8 @@ def test_a_rule_stops_rank_0_and_the_others_are_ended(spark, logdir, pids):
     assert (trial.status, trial.value) == ("stopped", 3.0)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_search_that_was_ended_with_a_gang_out_is_resumed(spark, logdir, pids, tmp_path):
     may_end = tmp_path / "may end"
 

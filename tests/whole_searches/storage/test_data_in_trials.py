@@ -138,6 +138,8 @@ def test_trials_read_a_spark_table_from_hdfs(sparks, hdfs, hadoop, logdir):
     assert result.best.value == 4950.0
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_trials_read_a_spark_table_from_a_folder(spark, logdir, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frame = spark.createDataFrame(ROWS)

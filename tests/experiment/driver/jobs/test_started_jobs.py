@@ -56,6 +56,8 @@ def test_jobs_run_concurrently_and_end_one_by_one(make, tmp_path):
         assert (jobs.forget(), jobs.requested) == (1, 0)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_an_exception_ends_all_running_jobs(make, tmp_path):
     with pytest.raises(KeyboardInterrupt), StartedJobs(make) as jobs:
         for number in (1, 2):

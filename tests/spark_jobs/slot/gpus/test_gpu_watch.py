@@ -9,6 +9,7 @@ import sys
 import cloudpickle
 import pytest
 
+from spark_jobs.slot.gpus import gpu_watch
 from spark_jobs.slot.gpus.gpu_watch import WatchedRunner
 from spark_jobs.slot.gpus.nvml import Gpus
 from spark_jobs.slot.runners import ProcessRunner
@@ -145,7 +146,9 @@ def test_without_listed_owners_a_shared_gpu_is_not_judged(watched, nvml, neighbo
     assert reported == []
 
 
-def test_the_utilization_of_the_gpus_becomes_curves_of_the_trial(watched, tmp_path):
+def test_the_utilization_of_the_gpus_becomes_curves_of_the_trial(watched, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_watch, "_PAUSE", 1.0)  # a step is a whole second
+
     def train_until_recorded(root):
         import pathlib
         import time

@@ -65,6 +65,8 @@ def test_after_fit_all_workers_have_the_same_weights(gangs, settings):
         assert 0 < logs["downpour/waiting"] <= 1
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_slow_worker_delays_no_other_one(gangs, tmp_path):
     """The slow one goes on only after the other has made all of its steps."""
     assert gangs.values(functions.one_that_is_slow, 2, str(tmp_path)) == [[0, 1, 2]] * 2
