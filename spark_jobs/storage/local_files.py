@@ -13,7 +13,8 @@ import stat
 from pathlib import Path
 from typing import IO
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+# Nobody waits for a reader of a pipe in a file's place.
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_regular(path: str | Path) -> IO[bytes]:
@@ -25,13 +26,7 @@ def open_regular(path: str | Path) -> IO[bytes]:
         OSError: It cannot be opened, or is no regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "no regular file", str(path))
+    return os.fdopen(_regular(descriptor, path), "rb")
 
 
 def make_folder(path: Path) -> None:
@@ -67,11 +62,23 @@ def open_appending(path: Path, *, new: bool = False) -> int:
         new: Whether to raise FileExistsError if the file exists.
 
     Raises:
-        OSError: It cannot be opened, or is a link.
+        OSError: It cannot be opened, or is no regular file, such as a link or a pipe.
     """
-    return os.open(path, _NEW_FILE | os.O_APPEND | (os.O_EXCL if new else 0), 0o600)
+    flags = _NEW_FILE | os.O_APPEND | (os.O_EXCL if new else 0)
+    return _regular(os.open(path, flags, 0o600), path)
 
 
 def open_new(path: Path) -> IO[bytes]:
     """Create a file for writing; FileExistsError if there is one, or a link."""
     return os.fdopen(os.open(path, _NEW_FILE | os.O_EXCL, 0o600), "wb")
+
+
+def _regular(descriptor: int, path: str | Path) -> int:
+    """Return the descriptor of a regular file; close another one and raise OSError."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "no regular file", str(path))

@@ -74,6 +74,18 @@ def test_nothing_is_appended_where_a_link_leads(tmp_path, linked):
     assert caught.value.errno == errno.ELOOP
 
 
+@pytest.mark.parametrize("has_reader", [False, True])
+def test_nothing_is_appended_to_a_pipe_and_nobody_waits_for_its_reader(tmp_path, has_reader):
+    os.mkfifo(tmp_path / "file")
+    reader = os.open(tmp_path / "file", os.O_RDONLY | os.O_NONBLOCK) if has_reader else None
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError):
+        open_appending(tmp_path / "file")
+    assert os.listdir("/proc/self/fd") == before
+    if reader is not None:
+        os.close(reader)
+
+
 def test_appending_to_a_new_file_refuses_an_old_one(tmp_path):
     os.close(open_appending(tmp_path / "file", new=True))
     with pytest.raises(FileExistsError):
