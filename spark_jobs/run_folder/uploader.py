@@ -19,6 +19,7 @@ from search.values import is_unicode
 from spark_jobs import time_limits
 from spark_jobs.run_folder.paths import OUTCOME, only_grows
 from spark_jobs.storage.files import CHANGED, PART, WritableFiles
+from spark_jobs.storage.local_files import open_regular
 from spark_jobs.storage.locations import Location
 
 _PIECE = 16 << 20  # maximum bytes of an append
@@ -162,7 +163,7 @@ class Uploader:
     def _write(self, name: str, look: _Look) -> None:
         source = self._source / name
         self._ends.pop(name, None)
-        with source.open("rb") as file:
+        with open_regular(source) as file:
             end = _before(file, look.size)  # first, so that a replaced file is noticed
         self._there.add(name)
         self._files.write(self._target.below(name), source, look.size)
@@ -187,7 +188,7 @@ class Uploader:
 
     def _append(self, name: str, look: _Look) -> None:
         source, uploaded = self._source / name, self._uploaded[name]
-        with source.open("rb") as file:
+        with open_regular(source) as file:
             same = uploaded.inode == look.inode and uploaded.size <= look.size
             if not same or _before(file, uploaded.size) != self._ends[name]:
                 raise OSError(f"{source}: {CHANGED}")

@@ -274,7 +274,7 @@ def pieces(source: Path | bytes, length: int | None = None) -> Iterator[bytes]:
     if isinstance(source, bytes):
         yield source[:length]
         return
-    with source.open("rb") as file:
+    with open_regular(source) as file:
         left = os.fstat(file.fileno()).st_size if length is None else length
         while left > 0:
             data = file.read(min(CHUNK, left))

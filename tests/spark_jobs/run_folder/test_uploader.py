@@ -260,6 +260,24 @@ def test_a_file_removed_before_it_is_uploaded_is_no_error(uploader, files, sourc
     assert tree(target) == {"b.json": b"1", "c.log": b"1"}
 
 
+def test_a_file_that_becomes_a_pipe_before_it_is_uploaded_hangs_no_upload(
+    uploader, files, source, target
+):
+    for name in ("a.json", "b.json", "c.log", "d.log"):
+        write(source / name, b"1")
+
+    def replace(method, name):
+        if name == "a.json" and not (source / "b.json").is_fifo():
+            for other in ("b.json", "c.log"):
+                (source / other).unlink()
+                os.mkfifo(source / other)
+
+    files.failing = replace
+    with pytest.raises(OSError, match="no regular file"):
+        uploader.upload()
+    assert tree(target) == {"a.json": b"1", "d.log": b"1"}
+
+
 def test_a_log_that_is_rotated_during_the_upload_continues(uploader, files, source, target):
     write(source / "a.log", b"1")
     uploader.upload()
