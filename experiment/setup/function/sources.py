@@ -62,18 +62,22 @@ def _text(function: Callable[..., Any]) -> str:
     """
     bound: list[Any] = []
     while isinstance(function, functools.partial):
-        bound += [part for part in (function.args, function.keywords) if part]
+        bound += [*function.args, *function.keywords.items()]
         function = function.func
     if inspect.ismethod(function):
         owner = function.__self__
         is_object = hasattr(owner, "__dict__") and not inspect.isclass(owner)
-        bound.append(vars(owner) if is_object else owner)
+        bound += vars(owner).items() if is_object else [owner]
     source = _lambdas(function) or inspect.getsource(function)
     return "\n".join((source, *map(_shown_alike, bound)))
 
 
 def _shown_alike(value: object) -> str:
-    """Return a value's repr without addresses, which differ in each process."""
+    """Return a value's repr, which is the same in each process: no addresses, sets in order."""
+    if isinstance(value, tuple):  # such as a name with its value
+        return ", ".join(map(_shown_alike, value))
+    if isinstance(value, set | frozenset):
+        return "{" + ", ".join(sorted(map(_shown_alike, value))) + "}"
     return re.sub(" at 0x[0-9A-Fa-f]+", "", shown(value, _LONGEST))
 
 

@@ -64,6 +64,10 @@ def test_a_function_without_source_is_hashed_by_its_pickled_bytes_or_its_name():
         ),
         (functools.partial(fits, 1), functools.partial(fits, 1), functools.partial(fits, 2)),
         (functools.partial(fits, object()), functools.partial(fits, object()), fits),
+        # Sets of one process have different orders, too.
+        (functools.partial(fits, {0, 8}), functools.partial(fits, {8, 0}), fits),
+        (functools.partial(fits, seed={0, 8}), functools.partial(fits, seed={8, 0}), fits),
+        (Model({0, 8}).train, Model({8, 0}).train, Model({0, 9}).train),
         (Model(3).train, Model(3).train, Model(9).train),
         (Model(3).build, Model(9).build, Model(3).train),
     ],
