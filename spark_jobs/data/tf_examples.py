@@ -9,7 +9,6 @@ import contextlib
 import errno
 import functools
 import math
-import os
 import re
 import secrets
 import tempfile
@@ -75,7 +74,7 @@ def write(frame: DataFrame, folder: Location, session: Session) -> None:
             for part in parts.sort_by("partition").to_pylist():
                 target = folder.below(f"part-{part['partition']:05d}.tfrecord")
                 files.rename(temporary.below(part["name"]), target)
-            files.write(folder.below("_SUCCESS"), Path(os.devnull))
+            files.write(folder.below("_SUCCESS"), b"")
         finally:
             with contextlib.suppress(OSError):  # readers skip it
                 files.remove(temporary)
