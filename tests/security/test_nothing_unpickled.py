@@ -167,6 +167,11 @@ ALLOWED = {
     ("experiment/cli/job_options.py", "_send_modules_of", "cloudpickle.register_pickle_by_value"): (
         "how modules are written, of the user who has named one"
     ),
+    (
+        "experiment/setup/function/sent_modules.py",
+        "is_sent",
+        "cloudpickle.list_registry_pickle_by_value",
+    ): "the names of modules, and loads nothing",
 }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import cloudpickle
 
+from experiment.setup.function.sent_modules import is_sent, reduce_module
 from search.errors import InvalidArgument, did_you_mean, shown
 from spark_jobs.user_sources import function_with_source
 
@@ -248,6 +249,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 
     def reducer_override(self, value: Any) -> Any:
         _refuse_of_spark(type(value))
+        if type(value) is types.ModuleType and is_sent(vars(value)):
+            return reduce_module(value)
         reduced = super().reducer_override(value)
         if type(value) is not types.FunctionType or reduced is NotImplemented:
             return reduced  # NotImplemented: executors import it
