@@ -15,7 +15,7 @@ from typing import Any
 
 import cloudpickle
 
-from experiment.setup.function.sent_modules import is_sent, reduce_module
+from experiment.setup.function.sent_modules import SentModules, is_sent
 from search.errors import InvalidArgument, did_you_mean, shown
 from spark_jobs.user_sources import function_with_source
 
@@ -242,23 +242,30 @@ class _LimitedBuffer(io.BytesIO):
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """Sends functions with their source; see `user_sources`.
+    """Sends functions with their source; see `user_sources`. Modules by value: see `SentModules`.
 
     Refuses objects of Spark that can be pickled but not used in trials.
     """
 
+    def __init__(self, buffer: io.BytesIO, take: TakeBuffer | None) -> None:
+        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=take)
+        self._modules = SentModules()
+
     def reducer_override(self, value: Any) -> Any:
         _refuse_of_spark(type(value))
         if type(value) is types.ModuleType and is_sent(vars(value)):
-            return reduce_module(value)
+            return self._modules.reduce(value)
         reduced = super().reducer_override(value)
         if type(value) is not types.FunctionType or reduced is NotImplemented:
             return reduced  # NotImplemented: executors import it
+        make, arguments, *state = reduced
+        if is_sent(value.__globals__):
+            code, _, *others = arguments
+            arguments = (code, self._modules.globals_of(value), *others)
         try:
             number, lines = _source(value)
         except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # made by exec, for example
-            return reduced
-        make, arguments, *state = reduced
+            return (make, arguments, *state)
         source = value.__code__.co_filename, number, lines
         return (function_with_source, (*source, make, arguments), *state)
 
@@ -292,7 +299,7 @@ def _source(function: types.FunctionType) -> tuple[int, list[str]]:
 
 def _dump(value: Any, take: TakeBuffer | None = None) -> bytes:
     buffer = _LimitedBuffer()
-    _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=take).dump(value)
+    _Pickler(buffer, take).dump(value)
     return buffer.getvalue()
 
 

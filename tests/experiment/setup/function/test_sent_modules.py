@@ -17,29 +17,34 @@ from search.errors import InvalidArgument
 def sent(tmp_path, monkeypatch):
     """Return a function that writes modules, whose names begin with sent_, and sends them by value.
 
-    It returns the function `train` of one of them as trials get it.
+    It returns the function `train` of one of them as trials get it, which lack these files.
     """
-    monkeypatch.syspath_prepend(str(tmp_path))
 
     def send(files, of="sent_train"):
         for name, text in files.items():
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text)
-        importlib.invalidate_caches()
-        train = importlib.import_module(of).train
-        for name in imported():
-            if "." not in name:
-                cloudpickle.register_pickle_by_value(sys.modules[name])
-        return pickle.loads(pickle_function(train))
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(str(tmp_path))
+            pickled = pickled_by_value(of)
+        return pickle.loads(pickled)
 
-    def imported():
-        return [name for name in sys.modules if name.startswith("sent_")]
+    return send
 
-    yield send
-    for name in imported():
-        module = sys.modules.pop(name)
-        if "." not in name:
+
+def pickled_by_value(of):
+    train = importlib.import_module(of).train
+    imported = [name for name in sys.modules if name.startswith("sent_")]
+    tops = [sys.modules[name] for name in imported if "." not in name]
+    for module in tops:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return pickle_function(train)
+    finally:
+        for module in tops:
             cloudpickle.unregister_pickle_by_value(module)
+        for name in imported:
+            del sys.modules[name]
 
 
 PACKAGE = {
@@ -82,3 +87,85 @@ def test_a_module_that_cannot_be_sent_is_named(sent):
         "train: expected a function that can be pickled, got one that refers to 'sent_other' "
         "(module): cannot pickle '_thread.lock' object; make 'sent_other' inside the train function"
     )
+
+
+USES_NET = "import sent_net\n\ndef train(x):\n    sent_net.DROPOUT = x\n    return "
+NESTED = "def build():\n    def nested():\n        return DROPOUT\n    return nested()\n"
+CLOSURE = "def make():\n    return lambda: DROPOUT\n\nbuild = make()\n"
+DECORATED = """import functools
+
+def halved(function):
+    @functools.wraps(function)
+    def call():
+        return (function() + DROPOUT) / 2
+
+    return call
+
+@halved
+def build():
+    return DROPOUT
+"""
+METHOD = "class Net:\n    def build(self):\n        return DROPOUT\n"
+PROPERTY = "class Net:\n    @property\n    def rate(self):\n        return DROPOUT\n"
+DATACLASS = """from dataclasses import dataclass
+
+@dataclass
+class Net:
+    units: int
+
+    def build(self):
+        return DROPOUT * self.units
+"""
+
+
+@pytest.mark.parametrize(
+    ("net", "used"),
+    [
+        ("def build():\n    return DROPOUT\n", "sent_net.build()"),
+        ("build = lambda: DROPOUT\n", "sent_net.build()"),
+        (NESTED, "sent_net.build()"),
+        (CLOSURE, "sent_net.build()"),
+        (DECORATED, "sent_net.build()"),
+        (METHOD, "sent_net.Net().build()"),
+        (PROPERTY, "sent_net.Net().rate"),
+        (DATACLASS, "sent_net.Net(1).build()"),
+    ],
+)
+def test_functions_of_a_module_see_the_attributes_that_are_set(sent, net, used):
+    files = {"sent_net.py": f"DROPOUT = 0.5\n\n{net}", "sent_train.py": f"{USES_NET}{used}\n"}
+    assert sent(files)(0.25) == 0.25
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["import sent_net\nfrom sent_net import load", "from sent_net import load\nimport sent_net"],
+)
+def test_attributes_of_a_module_are_what_its_functions_set(sent, head):
+    files = {
+        "sent_net.py": "def load(x):\n    global CACHE\n    CACHE = x\n",
+        "sent_train.py": f"{head}\n\ndef train(x):\n    load(x)\n    return sent_net.CACHE\n",
+    }
+    assert sent(files)(3) == 3
+
+
+def test_functions_of_a_package_import_relative_to_it(sent):
+    text = "def train(x):\n    from . import json\n    return json\n"
+    files = {"sent_package/__init__.py": "", "sent_package/train.py": text}
+    with pytest.raises(ModuleNotFoundError, match="'sent_package'"):
+        sent(files, of="sent_package.train")(3)
+
+
+def test_what_a_function_of_a_module_does_not_use_is_not_sent(sent):
+    text = """import threading
+
+LOCK = threading.Lock()
+
+def double(x):
+    return 2 * x
+
+def train(x):
+    return double(x)
+"""
+    train = sent({"sent_train.py": text})
+    assert train(3) == 6
+    assert "LOCK" not in train.__globals__
