@@ -114,14 +114,15 @@ def _has_no_order(domain: Domain) -> bool:
 
 
 def _of_choices(counts: _Counts) -> _Density:
-    """Return the estimated probability of each choice."""
-    choices = np.flatnonzero(counts)
-    kernels = len(choices) + 1  # the last one is the prior
-    weights = np.append(counts[choices], 1.0)
-    each = np.full((kernels, len(counts)), 1.0 / kernels)
-    each[np.arange(len(choices)), choices] += 1
-    each /= each.sum(axis=1, keepdims=True)
-    density: _Density = weights / weights.sum() @ each
+    """Return the estimated probability of each choice.
+
+    It is the mean of a kernel for each value, `(1 + kernels * [its choice]) / (choices + kernels)`,
+    and of an even prior. `kernels` counts the prior and the choices that occur.
+    """
+    # Summed up beforehand: a row for each kernel would take the square of the number of choices.
+    choices, kernels, values = len(counts), np.count_nonzero(counts) + 1, counts.sum()
+    of_values = (values + kernels * counts) / (choices + kernels)
+    density: _Density = (of_values + 1.0 / choices) / (values + 1)
     return density
 
 

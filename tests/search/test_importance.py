@@ -1,12 +1,14 @@
 import math
 import random
+import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction
-from search.importance import importance
+from search.importance import _of_choices, importance
 from search.random_search import RandomSearch
 from search.searcher import Problem, drive
 from search.space.spaces import Choice, Float, Integer, Space
@@ -138,6 +140,28 @@ def test_without_a_space_values_that_differ_a_thousandfold_have_a_log_scale(high
     domains = [{"rate": Float(1.0, high, log=scale)} for scale in (log, not log)]
     assert found == importance(trials, Direction.MAX, domains[0])
     assert found != importance(trials, Direction.MAX, domains[1])
+
+
+@given(st.lists(st.integers(0, 100), min_size=2, max_size=50).filter(any))
+def test_the_probability_of_a_choice_is_the_weighted_mean_of_kernels(counts):
+    chosen = [place for place, count in enumerate(counts) if count]
+    kernels = np.full((len(chosen) + 1, len(counts)), 1 / (len(chosen) + 1))  # the last: the prior
+    kernels[range(len(chosen)), chosen] += 1
+    kernels /= kernels.sum(axis=1, keepdims=True)
+    weights = [*(counts[place] for place in chosen), 1]
+    expected = np.average(kernels, axis=0, weights=weights)
+    assert _of_choices(np.array(counts)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_another_text_in_each_trial_takes_memory_by_their_number_only():
+    trials = [({"path": f"f{number}", "x": number}, number) for number in range(3_000)]
+    tracemalloc.start()
+    try:
+        importance(trials, Direction.MAX)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2_000 * len(trials)
 
 
 @pytest.mark.parametrize(
