@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
-from experiment.results.text import hyperparameter, printable
 from search.space.spaces import LARGEST_INTEGER, Choice, Space
 
 _MOST_CHOICES = 1_000
 _LONGEST = 200  # characters of a value
 
+# Texts that could be another value: one that is no text, a missing one, or a text in quotes.
+_LIKE_ANOTHER = re.compile(r"""None|True|False|nan|-?inf|-?\d{16,}|["'(\[{].*|""")
+
 
 def shown_value(value: Any) -> bool | float | str:
-    """Return a hyperparameter as JSON: bools, strings and numbers as they are, others as text.
+    """Return a hyperparameter as JSON: bools and numbers as they are, others as text.
 
+    Different values have different texts, since the page places and compares values by them.
     A page reads an integer beyond 2^53 as its neighbour, so it is text, too.
     """
     if isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return printable(value)[:_LONGEST]
     if isinstance(value, int) and abs(value) <= LARGEST_INTEGER:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    return hyperparameter(value, _LONGEST)
+    text = value if isinstance(value, str) and not _needs_quotes(value) else repr(value)
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}... #{blake2b(text.encode(), digest_size=6).hexdigest()}"
+
+
+def _needs_quotes(text: str) -> bool:
+    return not text.isprintable() or _LIKE_ANOTHER.fullmatch(text) is not None
 
 
 def shown_space(space: Space | None) -> dict[str, dict[str, Any]]:
