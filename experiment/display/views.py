@@ -120,13 +120,14 @@ class NotebookView:
 
     def show(self, frame: Frame) -> None:
         """Show a frame instead of the one before."""
-        from IPython.display import HTML, display
+        from IPython.display import display
 
-        shown = HTML(_frame_as_html(frame))  # type: ignore[no-untyped-call]  # IPython is untyped
+        # The line is for consoles with a kernel, such as Spyder's, which show no HTML.
+        forms = {"text/html": _frame_as_html(frame), "text/plain": printable(frame.line)}
         if self._handle is None:
-            self._handle = display(shown, display_id=True)  # type: ignore[no-untyped-call]
+            self._handle = display(forms, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
-            self._handle.update(shown)
+            self._handle.update(forms, raw=True)
 
     def write(self, line: str) -> None:
         """Show a line that stays."""

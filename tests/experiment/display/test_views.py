@@ -328,10 +328,10 @@ def notebook():
     return {name: cell.outputs for name, cell in zip(CELLS, notebook.cells[1:], strict=True)}
 
 
-def pages(outputs):
-    """Return the HTML of a cell's displays, as a notebook shows them at the end."""
+def pages(outputs, form="text/html"):
+    """Return the HTML, or another form, of a cell's displays, as a notebook has them at the end."""
     assert {output.output_type for output in outputs} <= {"display_data", "stream"}
-    return [output.data["text/html"] for output in outputs if output.output_type == "display_data"]
+    return [output.data[form] for output in outputs if output.output_type == "display_data"]
 
 
 def printed(outputs):
@@ -350,6 +350,17 @@ def test_a_notebook_has_one_table_that_is_updated_in_place(notebook):
     assert {("value", "30"), ("max", "30")} <= set(Reader(html).attributes)
     assert printed(notebook["many"])[0] == "train: writes to /runs"
     assert len(printed(notebook["many"])) == 2
+
+
+def test_a_front_end_that_shows_only_text_has_a_line(notebook):
+    [line] = pages(notebook["many"], "text/plain")
+    assert line.startswith("train: 30/30 trials, took ")
+    assert line.endswith(", best accuracy 2.9 in trial 29: lr=0.1")
+    [waiting] = pages(notebook["waiting"], "text/plain")
+    assert waiting.startswith("train: 0/9 trials, no executor yet, 0")
+    [hostile] = pages(notebook["hostile"], "text/plain")
+    assert f"best {HARMLESS} 1 in trial 0" in hostile
+    assert hostile.isprintable()
 
 
 def test_two_searches_in_a_cell_have_a_table_each(notebook):
