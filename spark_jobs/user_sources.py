@@ -1,4 +1,4 @@
-"""The source of functions that were pickled by value, in the process that unpickles them.
+"""Functions that were pickled by value, in the process that unpickles them: source and caches.
 
 cloudpickle sends the code of a notebook's or a script's functions, and executors do not have their
 files. AutoGraph reads the source of what `tf.function` gets: without it, a loop over a tensor or a
@@ -8,9 +8,10 @@ data set fails. Tracebacks show its lines.
 from __future__ import annotations
 import __future__
 
+import functools
 import linecache
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -41,3 +42,9 @@ def function_with_source(
         # cloudpickle leaves it out, and AutoGraph would evaluate the annotations.
         function.__globals__.setdefault("annotations", __future__.annotations)
     return function
+
+
+def cached(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a function with a new cache; `functools.lru_cache` tells the parameters."""
+    with_cache: Callable[..., Any] = functools.lru_cache(**parameters)(function)
+    return with_cache

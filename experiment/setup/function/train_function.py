@@ -17,7 +17,7 @@ import cloudpickle
 
 from experiment.setup.function.sent_modules import SentModules, is_sent
 from search.errors import InvalidArgument, did_you_mean, shown
-from spark_jobs.user_sources import function_with_source
+from spark_jobs.user_sources import cached, function_with_source
 
 TakeBuffer = Callable[[Any], Any]
 LARGEST_FUNCTION = 64 << 20
@@ -255,6 +255,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         _refuse_of_spark(type(value))
         if type(value) is types.ModuleType and is_sent(vars(value)):
             return self._modules.reduce(value)
+        if type(value) is functools._lru_cache_wrapper and not _is_imported(value):
+            return cached, (value.__wrapped__, value.cache_parameters())
         reduced = super().reducer_override(value)
         if type(value) is not types.FunctionType or reduced is NotImplemented:
             return reduced  # NotImplemented: executors import it
@@ -268,6 +270,13 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             return (make, arguments, *state)
         source = value.__code__.co_filename, number, lines
         return (function_with_source, (*source, make, arguments), *state)
+
+
+def _is_imported(function: Any) -> bool:
+    """Return whether executors import a function, so that a pickle has its name only."""
+    if function.__module__ == "__main__" or "<locals>" in function.__qualname__:
+        return False
+    return not is_sent({"__name__": function.__module__})
 
 
 def _refuse_of_spark(kind: type) -> None:

@@ -1,3 +1,4 @@
+import fnmatch
 import functools
 import inspect
 import linecache
@@ -659,6 +660,32 @@ def test_the_source_of_a_notebooks_functions_is_sent(cell):
     ]
 
 
+CACHED = """import functools
+
+@functools.cache
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+class Data:
+    @functools.lru_cache(maxsize=2, typed=True)
+    def read(self, name):
+        return [name]
+
+def train(x):
+    data = Data()
+    return fibonacci(x), data.read("a") is data.read("a"), Data.read.cache_parameters()
+"""
+
+
+def test_functions_with_a_cache_are_sent_with_an_empty_one(cell):
+    names = cell(CACHED)
+    names["fibonacci"](5)
+    train = sent(names["train"])
+    assert train.__globals__["fibonacci"].cache_info().currsize == 0
+    assert train(60) == (1548008755920, True, {"maxsize": 2, "typed": True})
+    assert sent(names["fibonacci"])(60) == 1548008755920
+
+
 def test_the_source_of_a_class_is_sent_with_its_methods(cell):
     source = "class Model:\n    def train(self, x):\n        return x\n"
     train = sent(cell(source)["Model"]().train)
@@ -695,6 +722,10 @@ def test_annotations_that_are_not_evaluated_stay_so(cell, head):
     """AutoGraph knows it by the name that the import from `__future__` defines."""
     train = sent(cell(head + "def train(x):\n    return x\n")["train"])
     assert ("annotations" in train.__globals__) == bool(head)
+
+
+def test_a_function_with_a_cache_that_executors_import_is_sent_by_its_name():
+    assert sent(fnmatch._compile_pattern) is fnmatch._compile_pattern
 
 
 def test_a_function_that_executors_import_is_sent_by_its_name():
