@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import inspect
 import re
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from experiment.setup.function.modules import name_of as name_of_module
 from search.errors import shown
 
 _LONGEST = 1 << 20  # characters of a value that are compared
@@ -31,7 +33,7 @@ def hash_of_train(train: Callable[..., Any], pickled: bytes) -> str:
     The pickle has the names of a notebook's cells, which differ in each kernel.
     """
     try:
-        text = _text(_method_of(train)).encode("utf-8", "backslashreplace")
+        text = _text(_method_of(train), set()).encode("utf-8", "backslashreplace")
     except _WITHOUT_SOURCE:
         text = pickled
     return hashlib.sha256(text).hexdigest()
@@ -42,7 +44,7 @@ def hash_of_constraint(constraint: Callable[..., Any] | None) -> str | None:
     if constraint is None:
         return None
     try:
-        text = _text(constraint)
+        text = _text(constraint, set())
     except _WITHOUT_SOURCE:
         text = name_of(constraint)
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
@@ -55,10 +57,14 @@ def _method_of(train: Any) -> Callable[..., Any]:
     return method if inspect.ismethod(method) and not wraps else train
 
 
-def _text(function: Callable[..., Any]) -> str:
-    """Return a function's source, and what a partial or a method binds to it.
+def _text(function: Callable[..., Any], seen: set[object]) -> str:
+    """Return a function's source, and the values that are bound to it.
 
     For a lambda, without the call around it, in which the number of trials may change.
+
+    Args:
+        function: The function.
+        seen: The functions whose text was returned; a function may refer to itself.
     """
     bound: list[Any] = []
     while isinstance(function, functools.partial):
@@ -69,15 +75,38 @@ def _text(function: Callable[..., Any]) -> str:
         is_object = hasattr(owner, "__dict__") and not inspect.isclass(owner)
         bound += vars(owner).items() if is_object else [owner]
     source = _lambdas(function) or inspect.getsource(function)
-    return "\n".join((source, *map(_shown_alike, bound)))
+    bound += _bound_by_definition(function)
+    return "\n".join((source, *(_shown_alike(value, seen) for value in bound)))
 
 
-def _shown_alike(value: object) -> str:
-    """Return a value's repr, which is the same in each process: no addresses, sets in order."""
+def _bound_by_definition(function: Any) -> Iterator[object]:
+    """Yield the values of a function's closure and its defaults, and of functions that it wraps."""
+    while function is not None:
+        code = getattr(function, "__code__", None)
+        cells = getattr(function, "__closure__", None) or ()
+        for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
+            with contextlib.suppress(ValueError):  # an empty cell
+                yield name, cell.cell_contents
+        yield from getattr(function, "__defaults__", None) or ()
+        yield from (getattr(function, "__kwdefaults__", None) or {}).items()
+        function = getattr(function, "__wrapped__", None)
+
+
+def _shown_alike(value: object, seen: set[object]) -> str:
+    """Return a text that is the same in each process: no addresses, sets in order.
+
+    It is the name of a module, the text of a function, and the repr of another value.
+    """
     if isinstance(value, tuple):  # such as a name with its value
-        return ", ".join(map(_shown_alike, value))
+        return ", ".join(_shown_alike(item, seen) for item in value)
     if isinstance(value, set | frozenset):
-        return "{" + ", ".join(sorted(map(_shown_alike, value))) + "}"
+        return "{" + ", ".join(sorted(_shown_alike(item, set(seen)) for item in value)) + "}"
+    if inspect.ismodule(value):  # its repr has its folder
+        return name_of_module(value)
+    if inspect.isfunction(value) and value not in seen:
+        seen.add(value)
+        with contextlib.suppress(*_WITHOUT_SOURCE):
+            return _text(value, seen)
     return re.sub(" at 0x[0-9A-Fa-f]+", "", shown(value, _LONGEST))
 
 

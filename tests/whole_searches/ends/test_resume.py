@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import hashlib
-import inspect
 import io
 import json
 import os
@@ -20,6 +18,7 @@ import experiment
 from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import read_journal
 from experiment.run_files.left_outcomes import look_for_outcomes
+from experiment.setup.function.sources import hash_of_train
 from experiment.setup.resuming import Past, reopen, space_differences
 from experiment.setup.settings import Settings
 from search.algorithms import Evolution
@@ -64,7 +63,7 @@ def train(learning_rate, optimizer, units=0):
 
 
 def hash_of(function):
-    return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()
+    return hash_of_train(function, b"")
 
 
 def grid(trials):

@@ -3,6 +3,7 @@ import hashlib
 import inspect
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -32,6 +33,57 @@ class Model:
     @classmethod
     def build(cls, lr):
         return lr
+
+
+def trained_for(epochs):
+    def train(lr):
+        return lr * epochs
+
+    return train
+
+
+def trained_with(model):
+    return trained_for(model)
+
+
+def trained_by_default(epochs, *, repeats=1):
+    def train(lr, epochs=epochs, *, repeats=repeats):
+        return lr * epochs
+
+    return train
+
+
+def with_epochs(epochs, wraps=functools.wraps):
+    def decorate(train):
+        @wraps(train)
+        def call(lr):
+            return train(lr * epochs)
+
+        return call
+
+    return decorate
+
+
+def unwrapped(train):
+    return lambda call: call
+
+
+def small(lr):
+    return lr
+
+
+def large(lr):
+    return lr
+
+
+def counting_down(step):
+    before = None
+
+    def train(lr):
+        return train(lr - step) if lr > 0 else before  # noqa: F821
+
+    del before  # its cell is empty
+    return train
 
 
 def hash_in_call(constraint, **settings):
@@ -70,6 +122,32 @@ def test_a_function_without_source_is_hashed_by_its_pickled_bytes_or_its_name():
         (Model({0, 8}).train, Model({8, 0}).train, Model({0, 9}).train),
         (Model(3).train, Model(3).train, Model(9).train),
         (Model(3).build, Model(9).build, Model(3).train),
+        (trained_for(10), trained_for(10), trained_for(100)),
+        (trained_with({0, 8}), trained_with({8, 0}), trained_with({0, 9})),
+        (trained_with(object()), trained_with(object()), trained_with(1)),
+        (trained_with(Model), trained_with(Model), trained_with(Fits)),
+        (trained_with(functools), trained_with(functools), trained_with(hashlib)),
+        (trained_with(small), trained_with(small), trained_with(large)),
+        (trained_with(trained_for(1)), trained_with(trained_for(1)), trained_with(trained_for(2))),
+        (counting_down(1), counting_down(1), counting_down(2)),
+        (trained_by_default(10), trained_by_default(10), trained_by_default(100)),
+        (
+            trained_by_default(10),
+            trained_by_default(10, repeats=1),
+            trained_by_default(10, repeats=2),
+        ),
+        (with_epochs(10)(fits), with_epochs(10)(fits), with_epochs(100)(fits)),
+        (
+            with_epochs(10)(trained_for(1)),
+            with_epochs(10)(trained_for(1)),
+            with_epochs(10)(trained_for(2)),
+        ),
+        # Without `functools.wraps` the source is that of the decorator's function.
+        (
+            with_epochs(10, unwrapped)(small),
+            with_epochs(10, unwrapped)(small),
+            with_epochs(10, unwrapped)(large),
+        ),
     ],
 )
 def test_what_is_bound_to_a_function_counts(function, same, other):
@@ -77,6 +155,12 @@ def test_what_is_bound_to_a_function_counts(function, same, other):
     assert first == second != third
     first, second, third = (hash_of_constraint(fit) for fit in (function, same, other))
     assert first == second != third
+
+
+def test_a_module_in_a_closure_is_hashed_by_its_name_alone():
+    here, there = types.ModuleType("model"), types.ModuleType("model")
+    here.__file__, there.__file__ = "/here/model.py", "/there/model.py"
+    assert hash_of_train(trained_with(here), b"") == hash_of_train(trained_with(there), b"")
 
 
 def test_an_object_is_hashed_by_its_call_and_its_attributes():
