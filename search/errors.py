@@ -3,6 +3,7 @@
 ExperimentError
  +-- InvalidArgument     bad input, found before any work starts (also a ValueError)
  |    +-- NothingAllowed a constraint that allows next to nothing
+ |    +-- StorageFailed  in spark_jobs.storage.refusals: a folder whose storage fails
  +-- WrongCall           a call without an argument, or with an unknown one (also a TypeError)
  +-- SearchFailed        in experiment.results.result: a search that ended unfinished
  +-- CallFailed          in experiment.background.executor: a call that failed

@@ -19,6 +19,7 @@ from search.errors import ExperimentError, InvalidArgument
 from search.trial import FailureKind
 from spark_jobs.processes import die_with_parent
 from spark_jobs.run_folder.paths import RESULT
+from spark_jobs.storage.refusals import StorageFailed
 
 DONE, FAILED, NO_RESULT, CANCELLED = 0, 1, 3, 130
 
@@ -43,7 +44,7 @@ def main(words: Sequence[str]) -> int:
         return _run(read_job(words))
     except InvalidArgument as error:
         _complain(error)
-        return BAD_INPUT
+        return FAILED if isinstance(error, StorageFailed) else BAD_INPUT
     except ExperimentError as error:
         _complain(error)
         return FAILED

@@ -24,6 +24,7 @@ from spark_jobs.run_folder.writing import RunFolder, run_folder
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.local_files import make_folder
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.refusals import refused
 from spark_jobs.storage.stores import writable_files_at
 
 _UPLOAD_EVERY = 1.0  # seconds; outcomes that arrive within them share one append of the journal
@@ -138,7 +139,7 @@ def not_resumable(root: str, error: OSError) -> InvalidArgument:
         error: The folder's error.
     """
     expected = "a run that can be read and written to"
-    return InvalidArgument("resume", expected, f"{root!r}: {error}")
+    return refused(error, "resume", expected, f"{root!r}: {error}")
 
 
 @contextlib.contextmanager

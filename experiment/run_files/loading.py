@@ -33,6 +33,7 @@ from spark_jobs.session import active_data_settings
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.local_files import open_regular
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.refusals import refused
 from spark_jobs.storage.stores import files_at
 
 T = TypeVar("T")
@@ -270,7 +271,7 @@ def run_given_as(argument: str) -> Iterator[None]:
     try:
         yield
     except InvalidArgument as error:
-        raise InvalidArgument(argument, error.expected, error.got, error.hint) from None
+        raise type(error)(argument, error.expected, error.got, error.hint) from None
 
 
 def find_run(run: object, name: str = "run") -> Location:
@@ -351,11 +352,16 @@ def _no_manifest(paths: RunPaths) -> InvalidArgument:
 
 
 def _unusable(paths: RunPaths, reason: str, hint: str = "") -> InvalidArgument:
-    return InvalidArgument("run", RUN, f"{shown(paths.shown(), 300)}, {reason}", hint)
+    return InvalidArgument("run", RUN, _got(paths, reason), hint)
 
 
 def _unreadable(paths: RunPaths, error: OSError) -> InvalidArgument:
-    return _unusable(paths, f"that cannot be read: {error.strerror or error}")
+    reason = f"that cannot be read: {error.strerror or error}"
+    return refused(error, "run", RUN, _got(paths, reason))
+
+
+def _got(paths: RunPaths, reason: str) -> str:
+    return f"{shown(paths.shown(), 300)}, {reason}"
 
 
 class _Versioned(msgspec.Struct):

@@ -43,6 +43,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import open_appending
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.locks import Lock
+from spark_jobs.storage.refusals import refused
 from spark_jobs.storage.stores import writable_files_at
 
 _LOCK = "lock"
@@ -146,7 +147,7 @@ def owned(
             raise _refused(argument, root, refusal.owner) from None
         except OSError as error:
             got = f"{str(root)!r}: {error}"
-            raise InvalidArgument(argument, "a run that can be written to", got) from None
+            raise refused(error, argument, "a run that can be written to", got) from None
         with _beating(ours.mark, mark, hadoop, taken, beat):
             yield ours
 

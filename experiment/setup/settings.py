@@ -24,6 +24,7 @@ from search.values import is_finite, is_unicode, plain_value
 from spark_jobs.storage.files import check_writable
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import HADOOP, Location
+from spark_jobs.storage.refusals import refused
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.strategies.settings import Strategy, StrategyName, read_strategy
 from spark_jobs.trial.precision import NEEDS_GPU, Precision, read_precision
@@ -277,7 +278,7 @@ def check_folder(name: str, location: Location, hadoop: HadoopSettings) -> None:
         hadoop: The settings of HDFS.
 
     Raises:
-        InvalidArgument: The folder cannot be written to.
+        InvalidArgument: The folder cannot be written to; `StorageFailed` if that may pass.
     """
     try:
         with contextlib.closing(writable_files_at(location, hadoop)) as files:
@@ -285,7 +286,7 @@ def check_folder(name: str, location: Location, hadoop: HadoopSettings) -> None:
     except OSError as error:
         local = location.scheme == "file"  # other errors have the place in their message
         got = f"{str(location)!r}: {error.strerror}, as user {_user()}" if local else str(error)
-        raise InvalidArgument(name, "a folder that can be written to", got) from None
+        raise refused(error, name, "a folder that can be written to", got) from None
 
 
 def _user() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from dataclasses import replace
 
@@ -20,8 +21,11 @@ from experiment.cli.job import (
 from experiment.driver.control import deadline_passed
 from experiment.results.result import Result
 from experiment.results.trial_result import TrialResult
+from experiment.setup.settings import check_folder
 from search.direction import Direction
 from search.trial import Failure
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.locations import Location
 
 FINISHED = TrialResult(
     id=0,
@@ -105,6 +109,28 @@ def _handlers():
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_handlers")
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ConnectionError("hdfs://host/runs: HDFS failed for 120 s"), FAILED),
+        (PermissionError(errno.EACCES, "no permission", "hdfs://host/runs"), BAD_INPUT),
+    ],
+)
+def test_storage_that_may_work_again_is_no_bad_input(monkeypatch, capsys, error, status):
+    def fail(*_):
+        raise error
+
+    def read_job(words):
+        check_folder("logdir", Location.parse("hdfs://host/runs"), HadoopSettings())
+
+    monkeypatch.setattr("experiment.setup.settings.writable_files_at", fail)
+    monkeypatch.setattr("experiment.cli.job.read_job", read_job)
+    assert main([]) == status
+    said = f"logdir: expected a folder that can be written to, got {error}\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.usefixtures("_handlers")

@@ -8,7 +8,7 @@ import pytest
 
 import experiment
 from experiment.driver import open_run
-from search.errors import InvalidArgument
+from spark_jobs.storage.refusals import StorageFailed
 from tests.whole_searches.executors.kept import QUIET
 
 
@@ -33,5 +33,5 @@ def test_a_run_whose_folder_cannot_be_written_fails_with_an_empty_result(
 def test_a_run_to_resume_whose_folder_cannot_be_written_is_refused(spark, tmp_path, monkeypatch):
     begun = experiment.launch(spark, train, {"x": [1]}, logdir=tmp_path, **QUIET)
     monkeypatch.setattr(open_run, "make_folder", full)
-    with pytest.raises(InvalidArgument, match=r"resume: .*No space left on device"):
+    with pytest.raises(StorageFailed, match=r"resume: .*No space left on device"):
         experiment.launch(spark, train, {"x": [1]}, resume=begun.logdir, **QUIET)

@@ -23,6 +23,7 @@ from spark_jobs.messages import Attempt, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.refusals import StorageFailed
 from tests.experiment.runs import begun, make_manifest, make_run, make_search
 
 
@@ -37,6 +38,15 @@ def test_a_run_that_a_newer_version_resumed_is_refused(tmp_path):
 def test_a_missing_run_folder_is_refused(tmp_path):
     with pytest.raises(InvalidArgument, match="^resume: expected the folder of a run"):
         manifest_of(tmp_path / "gone")
+
+
+def test_a_run_on_storage_that_may_work_again_is_no_bad_input(monkeypatch):
+    def fail(*_):
+        raise ConnectionError("HDFS failed for 120 s")
+
+    monkeypatch.setattr("experiment.run_files.loading.files_at", fail)
+    with pytest.raises(StorageFailed, match="^resume: .*that cannot be read: HDFS failed for 120"):
+        manifest_of("hdfs://host/runs/train")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from search.errors import ExperimentError, InvalidArgument
 from search.stopping.racing import WilcoxonRacing
 from search.stopping.rules import MedianStopping, Patience, Threshold
 from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.refusals import StorageFailed
 
 REFUSED = [
     ({"direction": "up"}, "'max' or 'min'", "'up'"),
@@ -290,6 +291,7 @@ def test_an_hdfs_that_does_not_answer_is_refused_in_one_line(monkeypatch):
     message = str(caught.value)
     assert message.startswith("logdir: expected a folder that can be written to, got ")
     assert "no WebHDFS at http://127.0.0.1:9 within 0.5 s" in message
+    assert isinstance(caught.value, StorageFailed)
     assert "\n" not in message
 
 
@@ -347,6 +349,7 @@ def test_a_read_only_and_a_full_disk_are_refused(tmp_path, options, problem):
         with pytest.raises(InvalidArgument) as caught:
             chosen(disk)
         assert caught.value.got == f"{str(disk)!r}: {problem}, as user root"
+        assert isinstance(caught.value, StorageFailed) == (options != "ro")
         assert [path.name for path in disk.iterdir()] in ([], ["full"])
     finally:
         subprocess.run(["umount", str(disk)], check=True)
