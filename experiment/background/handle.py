@@ -127,7 +127,8 @@ def submit(search: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[
     """Start a search in the background and return its handle at once.
 
     Ctrl-C does not end the search, only waiting for it. The search ends with this process, without
-    a summary.
+    a summary. It reads its arguments, and the global variables that the train function uses, in the
+    background: a change after this call may change the trials.
 
     Args:
         search: `experiment.launch` or another search.
