@@ -196,7 +196,7 @@ class SparkExecutor(Executor):
             ImportError: joblib is not installed.
         """
         try:
-            # Late: joblib is optional.
+            # Late: few executors need it.
             from experiment.background.joblib_backend import ExecutorBackend
         except ImportError as error:
             raise ImportError("joblib_backend() needs joblib: pip install joblib") from error

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import threading
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import pytest
 
 from experiment.background.joblib_backend import ExecutorBackend
+from tests import ROOT
 from tests.experiment.waiting import wait_until
+
+
+def test_the_package_asks_for_a_joblib_whose_backends_submit():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "joblib>=1.5" in project["dependencies"]
 
 
 @pytest.mark.parametrize(
