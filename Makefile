@@ -151,4 +151,4 @@ constraints:  ## Pin the newest versions of everything that is installed.
 	touch .venv/.installed .venv/.audit .venv/.bench .venv/.browser .venv/.docs .venv/.kerberos
 
 clean:  ## Remove installed packages and built files.
-	rm -rf .venv experiments build *.egg-info experiment/tab/frontend/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build *.egg-info experiment/tab/frontend/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -70,6 +70,12 @@ def checkout(tmp_path):
     return folder
 
 
+def test_clean_keeps_the_runs():
+    make = ["make", "--dry-run", "--no-print-directory", "clean"]
+    commands = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "experiments" not in commands.split()
+
+
 @pytest.mark.slow
 @pytest.mark.contract
 def test_a_wheel_has_all_packages_and_its_build_leaves_nothing_in_the_checkout(checkout, tmp_path):
