@@ -30,7 +30,7 @@ test: .venv/.installed  ## Run all tests but the slow ones.
 	$(PYTEST)
 
 test-browser: .venv/.browser  ## Test TensorBoard in a real browser.
-	$(PYTHON) -m pytest -m browser tests/browser
+	$(PYTHON) -m pytest --dist worksteal --numprocesses 2 -m browser tests/browser
 
 test-faults: .venv/.installed  ## Run the slow tests, faults among them, and whole properties.
 	$(PYTEST) -m "slow or property" --hypothesis-profile all
