@@ -183,6 +183,7 @@ def made(tmp_path_factory):
         "front": {"trials": 4, "direction": goal, "outcome_of": outcome_of},
         "running": {"running": (2, 5), "ended": False},
         "growing": {"running": (5,), "ended": False},
+        "interrupted": {"running": (5,)},
         "removed": {"ended": False},
         "population": {"generations": True, "trials": 12, "running": (11,), "ended": False},
         "damaged": {"created": "2100-01-01T00:00:00+00:00"},
@@ -449,6 +450,22 @@ def test_the_menu_of_runs_stays_while_nothing_changes_and_a_loss_is_said_until_i
     frame.get_by_text("no answer from the server").wait_for()
     page.unroute(ASKED_RUNS)
     frame.get_by_text("6 of 6 trials, finished").wait_for()
+
+
+def test_a_run_that_is_resumed_is_followed_though_it_had_ended(open_made, made):
+    _, frame = open_made("interrupted", "overview")
+    running = frame.get_by_label("Running now")
+    assert "Nothing: the search has ended." in running.inner_text()
+    run = made["interrupted"]
+    records = len((run / "journal" / "000001.jsonl").read_bytes().splitlines())
+    params = {"learning_rate": 0.06, "optimizer": "adam"}
+    (run / "result.json").unlink()
+    with Journal(run / "journal") as journal:
+        journal.append(begun(records, 6))
+        journal.append(Planned(Trial(5, params), 2, "1.0.0", at=9e9))
+        running.get_by_text("trial 5").wait_for()
+        journal.append(msgspec.structs.replace(finished(5), attempt=2))
+    frame.get_by_label("State").get_by_text("6 of 6 trials ended").wait_for()
 
 
 def test_what_is_new_is_taken_once_though_the_page_asks_again_before_the_answer(open_made, made):

@@ -195,7 +195,7 @@ class Page implements Desk {
     if (this.shown === 'runs' || asked) await take(this.readRuns());
     for (const name of new Set([this.run.name, ...(this.view.shows?.() ?? [])])) {
       const run = this.known.get(name); // none while its first answer is awaited
-      if (run && (!run.ended || asked)) await take(run.update());
+      if (run) await take(run.update());
     }
     const before = document.body.classList.contains('lost');
     document.body.classList.toggle('lost', problem !== '');
