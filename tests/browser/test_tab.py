@@ -582,6 +582,13 @@ def test_the_trials_are_sorted_filtered_and_opened(open_tab, results):
     dialog.wait_for(state="detached")
 
 
+def test_the_trials_are_sorted_by_the_objective_that_was_chosen(open_made):
+    _, frame = open_made("front", "overview")
+    frame.get_by_role("combobox", name="Objective", exact=True).select_option("latency")
+    frame.get_by_role("tab", name="Trials").click()
+    assert [row[0] for row in rows(frame)] == ["2", "1", "0", "3"]
+
+
 def test_a_trial_has_its_curves_and_its_output(open_tab, results):
     result = results["grid"]
     _, frame = open_tab(result, "trials")

@@ -70,7 +70,7 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     const all = columnsOf(run);
     columns = all.filter((column) => toggled.get(column.name) ?? !column.extra);
     drawChooser(all);
-    if (!sort) sort = {name: run.facts.direction ? 'value' : run.objectives[0], up: run.direction === 'min'};
+    if (!sort) sort = {name: run.facts.direction ? 'value' : run.objective, up: run.direction === 'min'};
     const column = all.find((one) => one.name === sort!.name) ?? all[0];
     const sign = sort.up ? 1 : -1;
     const keep = matches(filter.value, all);
