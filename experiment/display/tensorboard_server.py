@@ -88,7 +88,7 @@ class TensorBoard:
         )
         frame = (
             f'<iframe src="{html.cell(base + next(iter(self._pages.values())))}" '
-            'width="100%" height="800" frameborder="0"></iframe>'
+            'width="100%" height="800" frameborder="0" allow="clipboard-write"></iframe>'
         )
         return html.block(f"<div>{links}</div>", frame)
 

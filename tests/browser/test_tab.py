@@ -589,6 +589,29 @@ def test_the_trials_are_sorted_by_the_objective_that_was_chosen(open_made):
     assert [row[0] for row in rows(frame)] == ["2", "1", "0", "3"]
 
 
+def test_a_configuration_is_copied_where_scripts_have_no_clipboard(open_made):
+    page, frame = open_made("one", "trials")
+    frame.locator("body").evaluate("() => delete Navigator.prototype.clipboard")
+    frame.locator("[role=row]:not(.head)").first.click()
+    dialog = frame.get_by_role("dialog")
+    dialog.get_by_role("button", name="Copy").click()
+    dialog.get_by_role("button", name="Copied", exact=True).wait_for()
+    page.keyboard.press("Escape")
+    frame.get_by_label("Filter").focus()
+    page.keyboard.press("Control+V")
+    assert frame.get_by_label("Filter").input_value().startswith("params = {")
+
+
+def test_a_copy_that_the_browser_refuses_is_no_copy(open_made):
+    _, frame = open_made("one", "overview")
+    frame.locator("body").evaluate(
+        "() => { delete Navigator.prototype.clipboard; document.execCommand = () => false; }"
+    )
+    best = frame.get_by_label("Best configuration")
+    best.get_by_role("button", name="Copy").click()
+    best.get_by_role("button", name="Not copied", exact=True).wait_for()
+
+
 def test_a_trial_has_its_curves_and_its_output(open_tab, results):
     result = results["grid"]
     _, frame = open_tab(result, "trials")

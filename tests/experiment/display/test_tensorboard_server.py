@@ -432,6 +432,10 @@ def test_a_notebook_shows_the_tab_and_links_to_the_other_pages(board, monkeypatc
     assert links == board.pages
 
 
+def test_the_tab_in_a_notebook_may_copy(board):
+    assert ("allow", "clipboard-write") in Reader(board._repr_html_()).attributes
+
+
 @pytest.mark.parametrize("proxy", ["/proxy/%PORT%/", "/proxy/%PORT%"])
 def test_behind_a_notebooks_proxy_its_addresses_are_used(board, monkeypatch, proxy):
     monkeypatch.setenv("TENSORBOARD_PROXY_URL", proxy)

@@ -47,26 +47,28 @@ export function button(parent: Element, text: string, callback: () => void, attr
   return made;
 }
 
-/** A button that copies a text and says so. */
+/** A button that copies a text and says whether it did. */
 export function copyButton(parent: Element, text: () => string): void {
   const made = button(parent, 'Copy', () => {
-    const done = () => {
-      made.textContent = 'Copied';
+    const done = (copied: boolean) => {
+      made.textContent = copied ? 'Copied' : 'Not copied';
       setTimeout(() => (made.textContent = 'Copy'), 1500);
     };
+    const bySelection = () => done(copyBySelection(made.closest('dialog') ?? document.body, text()));
     // Without TLS and off the loopback address a browser has no clipboard for scripts.
-    if (navigator.clipboard) void navigator.clipboard.writeText(text()).then(done, () => copyBySelection(text(), done));
-    else copyBySelection(text(), done);
+    if (navigator.clipboard) void navigator.clipboard.writeText(text()).then(() => done(true), bySelection);
+    else bySelection();
   });
 }
 
-function copyBySelection(text: string, done: () => void): void {
-  const area = make('textarea', document.body);
+/** Copy a text that is selected for that; return whether the browser did. */
+function copyBySelection(parent: Element, text: string): boolean {
+  const area = make('textarea', parent); // inside an open dialog: nothing outside it can be selected
   area.value = text;
   area.select();
-  document.execCommand('copy');
+  const copied = document.execCommand('copy');
   area.remove();
-  done();
+  return copied;
 }
 
 /** A table with a head; cells are texts. */
