@@ -242,7 +242,7 @@ def open_tab(chromium, request):
     """Opens the tab and returns its frame; checks that the page asks no other server."""
     opened = []
 
-    def open_tab(result=None, view="", url=None):
+    def open_tab(result=None, view="", url=None, fragment=""):
         url = url or request.getfixturevalue("board").url  # whose searches take a while
         page = chromium.new_page(viewport={"width": 1500, "height": 1000})
         page.set_default_timeout(60_000)
@@ -252,9 +252,8 @@ def open_tab(chromium, request):
         opened.append((page, asked, errors))
         name = "" if result is None else quote(result.logdir.rpartition("/")[2])
         parts = {"run": name, "view": view}
-        page.goto(
-            f"{url}/#experiment" + "".join(f"&p.experiment.{k}={v}" for k, v in parts.items() if v)
-        )
+        given = "".join(f"&p.experiment.{k}={v}" for k, v in parts.items() if v)
+        page.goto(f"{url}/#experiment{given}{fragment}")
         frame = page.frame_locator("iframe")
         frame.locator("body[data-filled]").wait_for(state="attached")
         return page, frame
@@ -466,6 +465,13 @@ def test_a_run_that_is_resumed_is_followed_though_it_had_ended(open_made, made):
         running.get_by_text("trial 5").wait_for()
         journal.append(msgspec.structs.replace(finished(5), attempt=2))
     frame.get_by_label("State").get_by_text("6 of 6 trials ended").wait_for()
+
+
+def test_a_link_to_a_run_that_is_not_there_says_so_and_opens_no_trial(open_tab, board_of_made):
+    link = "&p.experiment.run=gone&p.experiment.trial=1"
+    _, frame = open_tab(url=board_of_made.url, fragment=link)
+    assert frame.get_by_role("alert").inner_text() == "There is no run gone in this folder."
+    assert frame.get_by_role("dialog").count() == 0
 
 
 def test_what_is_new_is_taken_once_though_the_page_asks_again_before_the_answer(open_made, made):

@@ -46,7 +46,7 @@ class Page implements Desk {
     await this.readRuns();
     const asked = address();
     const wanted = this.runs.filter((facts) => facts.name === asked.run);
-    let problem = '';
+    let problem = asked.run && !wanted.length ? `There is no run ${asked.run} in this folder.` : '';
     for (const {name} of new Set([...wanted, ...this.runs.filter((facts) => !facts.error)])) {
       try {
         this.run = await this.read(name);
