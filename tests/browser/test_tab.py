@@ -474,6 +474,20 @@ def test_a_link_to_a_run_that_is_not_there_says_so_and_opens_no_trial(open_tab, 
     assert frame.get_by_role("dialog").count() == 0
 
 
+def test_a_page_without_a_run_or_an_answer_at_its_start_looks_again(chromium, board_of_made):
+    page = chromium.new_page()
+    page.route(ASKED_RUNS, lambda route: route.abort())
+    page.goto(f"{board_of_made.url}/#experiment")
+    frame = page.frame_locator("iframe")
+    frame.get_by_text("no answer from the server").wait_for()
+    page.route(ASKED_RUNS, lambda route: route.fulfill(json=[]))
+    frame.get_by_text("There is no run in this folder.").wait_for()
+    page.unroute(ASKED_RUNS)
+    frame.get_by_role("table", name="Runs", exact=True).wait_for()
+    assert frame.get_by_text("There is no run in this folder.").count() == 0
+    page.close()
+
+
 def test_what_is_new_is_taken_once_though_the_page_asks_again_before_the_answer(open_made, made):
     page, frame = open_made("population", "runs")
     held = hold(page, ASKED_RUN)

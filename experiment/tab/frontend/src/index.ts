@@ -43,21 +43,13 @@ class Page implements Desk {
   private readonly main = make('main', document.body);
 
   async start(): Promise<void> {
-    await this.readRuns();
     const asked = address();
-    const wanted = this.runs.filter((facts) => facts.name === asked.run);
-    let problem = asked.run && !wanted.length ? `There is no run ${asked.run} in this folder.` : '';
-    for (const {name} of new Set([...wanted, ...this.runs.filter((facts) => !facts.error)])) {
-      try {
-        this.run = await this.read(name);
-        break;
-      } catch (error) {
-        problem ||= String(error); // of the run that was wanted; the others can be looked at
-      }
-    }
-    if (!this.run) {
-      make('p', this.main, problem || (this.runs[0]?.error ?? 'There is no run in this folder.'), {class: 'warning'});
-      return;
+    let problem = await this.find(asked.run).catch(String);
+    while (!this.run) {
+      this.tell(problem);
+      do await new Promise((done) => setTimeout(done, EVERY));
+      while (hidden());
+      problem = await this.find(asked.run).catch(String);
     }
     for (const {name, title} of VIEWS) this.makeTab(name, title);
     this.show(VIEWS.some(({name}) => name === asked.view) ? asked.view : this.runs.length > 1 && !asked.run ? 'runs' : 'overview');
@@ -70,6 +62,22 @@ class Page implements Desk {
     });
     onReload(() => void this.update(true));
     setInterval(() => void this.update(false), EVERY);
+  }
+
+  /** Look at the run that is wanted, else at the newest one that can be read; return why it is another, or none. */
+  private async find(name = ''): Promise<string> {
+    await this.readRuns();
+    const wanted = this.runs.filter((facts) => facts.name === name);
+    let problem = name && !wanted.length ? `There is no run ${name} in this folder.` : '';
+    for (const facts of new Set([...wanted, ...this.runs.filter((one) => !one.error)])) {
+      try {
+        this.run = await this.read(facts.name);
+        return problem;
+      } catch (error) {
+        problem ||= String(error); // of the run that was wanted; the others can be looked at
+      }
+    }
+    return problem || (this.runs[0]?.error ?? 'There is no run in this folder.');
   }
 
   async read(name: string): Promise<Run> {
@@ -98,7 +106,7 @@ class Page implements Desk {
 
   /** Say why a run cannot be shown, until another view is. */
   private tell(problem: string): void {
-    this.problem.textContent = problem;
+    if (this.problem.textContent !== problem) this.problem.textContent = problem; // else it is read aloud again
     this.problem.hidden = false;
   }
 
