@@ -184,6 +184,7 @@ def made(tmp_path_factory):
         "running": {"running": (2, 5), "ended": False},
         "growing": {"running": (5,), "ended": False},
         "interrupted": {"running": (5,)},
+        "followed": {"running": (4, 5), "ended": False},
         "removed": {"ended": False},
         "population": {"generations": True, "trials": 12, "running": (11,), "ended": False},
         "damaged": {"created": "2100-01-01T00:00:00+00:00"},
@@ -486,6 +487,30 @@ def test_a_page_without_a_run_or_an_answer_at_its_start_looks_again(chromium, bo
     frame.get_by_role("table", name="Runs", exact=True).wait_for()
     assert frame.get_by_text("There is no run in this folder.").count() == 0
     page.close()
+
+
+def test_menus_and_the_place_of_a_table_stay_while_a_run_grows(open_made, made):
+    page, frame = open_made("followed", "parameters")
+    has_focus = "menu => menu === document.activeElement"
+    menu = frame.get_by_label("Horizontal axis")
+    menu.focus()
+    same = menu.element_handle()
+    append(made["followed"], finished(4))
+    frame.get_by_text("5 of 6 trials").wait_for()
+    assert same.evaluate(has_focus)
+    frame.get_by_role("tab", name="Runs").click()
+    for name in ("followed", "two"):
+        frame.get_by_label(f"compare {made[name].name}").check()
+    menu = frame.get_by_label("Best so far over")
+    menu.focus()
+    same = menu.element_handle()
+    below = frame.locator(".compare")
+    below.evaluate("below => { below.scrollTop = 50; }")
+    append(made["followed"], finished(5))
+    beside = frame.get_by_role("table", name="Best configurations and settings side by side")
+    wait_until(page, lambda: beside.get_by_text("6 of 6").count() == 2)
+    assert same.evaluate(has_focus)
+    assert below.evaluate("below => below.scrollTop") == 50
 
 
 def test_what_is_new_is_taken_once_though_the_page_asks_again_before_the_answer(open_made, made):

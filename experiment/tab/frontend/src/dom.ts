@@ -16,20 +16,24 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** A labelled choice among names; the titles are shown. */
+/** A labelled choice among names; the titles are shown. One that the parent has stays: a new one would be closed. */
 export function choice(
   parent: Element,
   label: string,
   names: readonly (readonly [string, string])[],
   chosen: string,
   callback: (name: string) => void,
-): HTMLSelectElement {
-  const box = make('label', parent, `${label} `);
-  const select = make('select', box);
-  for (const [name, title] of names) make('option', select, title, {value: name});
-  select.value = chosen;
+): void {
+  const text = `${label} `;
+  const box = [...parent.querySelectorAll('label')].find((one) => one.firstChild?.textContent === text) ?? make('label', parent, text);
+  const select = box.querySelector('select') ?? make('select', box);
+  const same = names.length === select.length && names.every(([name, title], index) => {
+    const {value, textContent} = select.options[index];
+    return value === name && textContent === title;
+  });
+  if (!same) select.replaceChildren(...names.map(([name, title]) => make('option', null, title, {value: name})));
+  if (select.value !== chosen) select.value = chosen;
   select.onchange = () => keepingFocus(() => callback(select.value));
-  return select;
 }
 
 export function checkbox(parent: Element, label: string, checked: boolean, callback: (checked: boolean) => void): HTMLInputElement {

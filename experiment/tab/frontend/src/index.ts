@@ -168,13 +168,7 @@ class Page implements Desk {
   private drawHeader(): void {
     const {facts} = this.run;
     const names = this.runs.filter((one) => !one.error).map((one) => one.name);
-    let menu = this.picker.querySelector('select');
-    // A menu that is made anew is closed, and loses the focus.
-    if (!menu || [...menu.options].map((option) => option.value).join('\n') !== names.join('\n')) {
-      this.picker.replaceChildren();
-      menu = choice(this.picker, 'Run', names.map((name) => [name, name] as const), this.run.name, (name) => this.openRun(name));
-    }
-    menu.value = this.run.name;
+    choice(this.picker, 'Run', names.map((name) => [name, name] as const), this.run.name, (name) => this.openRun(name));
     const best = facts.best ? `, best ${facts.objective ?? 'value'} ${number(facts.best.value)} in trial ${facts.best.trial}` : '';
     const text = `${facts.counts.done} of ${facts.total} trials, ${stateText(facts.state)}${best}`;
     if (this.says.textContent !== text) this.says.textContent = text;

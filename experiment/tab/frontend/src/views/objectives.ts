@@ -4,7 +4,6 @@ import type {Run} from '../model';
 
 /** Let one of several objectives be chosen. */
 export function drawObjectives(bar: HTMLElement, run: Run, draw: () => void): void {
-  bar.replaceChildren();
   if (run.objectives.length < 2) return;
   choice(bar, 'Objective', run.objectives.map((name) => [name, name] as const), run.objective, (name) => {
     run.objective = name;

@@ -63,7 +63,7 @@ export function makeParameters(box: HTMLElement, desk: Desk): View {
     });
     if (!chosen || !names.includes(across)) [across, up] = [names[0] ?? '', names[1] ?? names[0] ?? ''];
     chosen ||= known.length > 0; // the most important ones, as soon as these are known
-    drawPair(names);
+    drawPair(run.params); // in an order that stays while their importance changes
     const [low, high] = limits(run, trials.map((trial) => run.score(trial)!), false);
     if (across) drawContour(contourFigure, run, trials, across, up, [low, high]);
     if ([...figures.keys()].join('\n') !== names.join('\n')) {
@@ -76,7 +76,6 @@ export function makeParameters(box: HTMLElement, desk: Desk): View {
   }
 
   function drawPair(names: string[]): void {
-    pair.replaceChildren();
     const titles = names.map((name) => [name, name] as const);
     choice(pair, 'Horizontal axis', titles, across, (name) => {
       [across, chosen] = [name, true];

@@ -88,7 +88,6 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
   function drawObjectivePair(): void {
     const {run} = desk;
     if (!run.objectives.includes(objectiveX)) [objectiveX, objectiveY] = run.objectives;
-    axes.replaceChildren();
     const titles = run.objectives.map((name) => [name, name] as const);
     choice(axes, 'Horizontal axis', titles, objectiveX, (name) => {
       objectiveX = name;
@@ -103,7 +102,6 @@ export function makePopulation(box: HTMLElement, desk: Desk): View {
 
   function drawPair(): void {
     const {run} = desk;
-    pair.replaceChildren();
     const titles = run.params.map((name) => [name, name] as const);
     choice(pair, 'Horizontal axis', titles, across, (name) => {
       across = name;

@@ -1,5 +1,4 @@
 // All runs of the folder. Two or more that are chosen are compared: their progress, their best configurations.
-import type uPlot from 'uplot';
 import type {Facts} from '../api';
 import {drawCurves, type Curve} from '../curves';
 import {choice, keepingFocus, make} from '../dom';
@@ -14,9 +13,13 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
   box.classList.add('runs');
   const list = make('div', box, '', {class: 'scroll list'});
   const below = make('div', box, '', {class: 'compare'});
+  const says = make('div', below);
+  const compared = make('div', below, '', {hidden: true});
+  const bar = make('div', compared, '', {class: 'bar'});
+  const figure = make('div', compared, '', {class: 'overlay', role: 'img', 'aria-label': 'Best value so far of each chosen run'});
+  const beside = make('div', compared);
   const chosen = new Set<string>();
   let axis = 'trials';
-  let chart: uPlot | null = null;
   let comparisons = 0;
 
   function drawList(): void {
@@ -56,26 +59,21 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
 
   async function compare(): Promise<void> {
     const mine = ++comparisons;
-    below.replaceChildren();
-    chart = null;
-    if (chosen.size < 2) {
-      make('p', below, desk.runs.length > 1 ? 'Choose two runs or more to compare them.' : '', {class: 'soft'});
-      return;
-    }
     const read = await Promise.allSettled(desk.runs.filter((facts) => chosen.has(facts.name)).map((facts) => desk.read(facts.name)));
     if (mine !== comparisons) return; // other runs were chosen meanwhile
     const runs = read.filter((one) => one.status === 'fulfilled').map((one) => one.value);
-    below.replaceChildren();
-    for (const one of read) if (one.status === 'rejected') make('p', below, String(one.reason), {class: 'warning'});
-    if (runs.length < 2) return;
-    const bar = make('div', below, '', {class: 'bar'});
+    says.replaceChildren();
+    if (chosen.size < 2) make('p', says, desk.runs.length > 1 ? 'Choose two runs or more to compare them.' : '', {class: 'soft'});
+    for (const one of read) if (one.status === 'rejected') make('p', says, String(one.reason), {class: 'warning'});
+    compared.hidden = runs.length < 2;
+    if (compared.hidden) return;
     choice(bar, 'Best so far over', [['trials', 'trials ended'], ['time', 'time in seconds']], axis, (name) => {
       axis = name;
       void compare();
     });
-    const figure = make('div', below, '', {class: 'overlay', role: 'img', 'aria-label': 'Best value so far of each chosen run'});
-    chart = drawCurves(figure, runs.map((run, index) => progress(run, LINES[index], axis)), axis === 'trials' ? 'trials ended' : 'seconds', together(runs));
-    sideBySide(below, runs);
+    drawCurves(figure, runs.map((run, index) => progress(run, LINES[index], axis)), axis === 'trials' ? 'trials ended' : 'seconds', together(runs));
+    beside.replaceChildren(); // after the curves, which ask for the layout: without the table the place in it would be lost
+    sideBySide(beside, runs);
   }
 
   drawList();
@@ -83,7 +81,7 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
   return {
     draw() {
       drawList();
-      if (chosen.size > 1 || chart) void compare();
+      void compare();
     },
     shows: () => [...chosen],
   };
