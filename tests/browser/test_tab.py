@@ -175,6 +175,10 @@ def made(tmp_path_factory):
         values = dict(zip(("accuracy", "latency"), objectives[trial.id], strict=True))
         return Outcome(trial.id, "finished", metrics=values, values=values)
 
+    def slower(trial):
+        metrics = {"accuracy": 0.5}
+        return Outcome(trial.id, "finished", 0.5, "accuracy", metrics, seconds=9 - trial.id)
+
     goal = {"accuracy": "max", "latency": "min"}
     kinds = {
         "one": {},
@@ -185,6 +189,7 @@ def made(tmp_path_factory):
         "growing": {"running": (5,), "ended": False},
         "interrupted": {"running": (5,)},
         "followed": {"running": (4, 5), "ended": False},
+        "named": {"points": [{"seconds": n, "x": n} for n in range(3)], "outcome_of": slower},
         "removed": {"ended": False},
         "population": {"generations": True, "trials": 12, "running": (11,), "ended": False},
         "damaged": {"created": "2100-01-01T00:00:00+00:00"},
@@ -632,6 +637,20 @@ def test_the_trials_are_sorted_by_the_objective_that_was_chosen(open_made):
     frame.get_by_role("combobox", name="Objective", exact=True).select_option("latency")
     frame.get_by_role("tab", name="Trials").click()
     assert [row[0] for row in rows(frame)] == ["2", "1", "0", "3"]
+
+
+def test_a_hyperparameter_with_the_name_of_a_column_is_told_apart_from_it(open_made):
+    _, frame = open_made("named", "trials")
+    frame.get_by_role("button", name="took", exact=True).click()
+    assert [row[0] for row in rows(frame)] == ["0", "1", "2"]  # the longest first
+    heads = frame.get_by_role("columnheader")
+    assert heads.all_inner_texts()[3:6] == ["params.seconds", "x", "took ▼"]
+    for term, found in [("seconds>=8", "01"), ("params.seconds>=1", "12"), ("x=1", "1")]:
+        frame.get_by_label("Filter").fill(term)
+        assert "".join(row[0] for row in rows(frame)) == found
+    frame.get_by_text("Columns").click()
+    frame.get_by_role("checkbox", name="params.seconds").uncheck()
+    assert heads.all_inner_texts()[3:5] == ["x", "took ▼"]
 
 
 def test_a_configuration_is_copied_where_scripts_have_no_clipboard(open_made):

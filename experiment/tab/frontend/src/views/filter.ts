@@ -5,6 +5,11 @@ import type {Column} from './trials';
 
 const TERM = /^(.+?)(<=|>=|!=|=|<|>)(.*)$/;
 
+/** What a column is called in a filter. */
+export function wordsFor({name, title}: Column): string[] {
+  return [name, title.split(' ')[0]];
+}
+
 /** Return whether a trial matches; a term without an operator is searched for in all columns. */
 export function matches(text: string, columns: Column[]): (trial: Trial) => boolean {
   const terms = text.trim().split(/\s+/).filter(Boolean).map((term) => one(term, columns));
@@ -13,7 +18,7 @@ export function matches(text: string, columns: Column[]): (trial: Trial) => bool
 
 function one(term: string, columns: Column[]): (trial: Trial) => boolean {
   const parts = TERM.exec(term);
-  const column = parts && columns.find(({name, title}) => name === parts[1] || title.split(' ')[0] === parts[1]);
+  const column = parts && columns.find((one) => wordsFor(one).includes(parts[1]));
   if (!parts || !column) {
     const sought = term.toLowerCase();
     return (trial) => columns.some(({value}) => shown(value(trial)).toLowerCase().includes(sought));

@@ -3,7 +3,7 @@ import {keepingFocus, make} from '../dom';
 import {duration, number, shown, time} from '../format';
 import type {Run, Trial, Value} from '../model';
 import type {Desk, View} from '../view';
-import {matches} from './filter';
+import {matches, wordsFor} from './filter';
 
 const HEIGHT = 24; // pixels of a row
 
@@ -20,7 +20,7 @@ export function columnsOf(run: Run): Column[] {
   const scores: Column[] = run.facts.direction
     ? [{name: 'value', title: run.title, value: (trial) => trial.value}]
     : run.objectives.map((name) => ({
-        name,
+        name: `metrics.${name}`,
         title: `${name} ${run.facts.objectives[name] === 'max' ? '↑' : '↓'}`,
         value: (trial) => trial.metrics[name] ?? null,
       }));
@@ -28,11 +28,12 @@ export function columnsOf(run: Run): Column[] {
   if (!run.facts.direction) scores.push({name: 'front', title: 'front', value: (trial) => (front.has(trial.id) ? 'yes' : '')});
   const metrics = run.otherMetrics.filter((name) => !run.objectives.includes(name));
   const generations = [...run.trials.values()].some((trial) => trial.generation !== null);
-  return [
+  const before: Column[] = [
     {name: 'trial', title: 'trial', value: (trial) => trial.id},
     {name: 'status', title: 'status', value: (trial) => trial.status},
     ...scores,
-    ...run.params.map((name) => ({name, title: name, value: (trial: Trial) => trial.params[name] ?? null})),
+  ];
+  const after: Column[] = [
     ...metrics.map((name) => ({name: `metrics.${name}`, title: name, value: (trial: Trial) => trial.metrics[name] ?? null})),
     {name: 'generation', title: 'generation', value: (trial) => trial.generation, extra: !generations},
     {name: 'seconds', title: 'took', value: (trial) => trial.seconds, text: (trial) => duration(trial.seconds)},
@@ -43,6 +44,12 @@ export function columnsOf(run: Run): Column[] {
     {name: 'attempt', title: 'attempt', value: (trial) => trial.attempt, extra: true},
     {name: 'parent', title: 'resumed from', value: (trial) => trial.parent, extra: true},
   ];
+  const taken = new Set([...before, ...after].flatMap(wordsFor));
+  const params = run.params.map((name) => {
+    const clear = `params.${name}`;
+    return {name: clear, title: taken.has(name) ? clear : name, value: (trial: Trial) => trial.params[name] ?? null};
+  });
+  return [...before, ...params, ...after];
 }
 
 export function makeTrials(box: HTMLElement, desk: Desk): View {
@@ -70,7 +77,7 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     const all = columnsOf(run);
     columns = all.filter((column) => toggled.get(column.name) ?? !column.extra);
     drawChooser(all);
-    if (!sort) sort = {name: run.facts.direction ? 'value' : run.objective, up: run.direction === 'min'};
+    if (!sort) sort = {name: run.facts.direction ? 'value' : `metrics.${run.objective}`, up: run.direction === 'min'};
     const column = all.find((one) => one.name === sort!.name) ?? all[0];
     const sign = sort.up ? 1 : -1;
     const keep = matches(filter.value, all);
