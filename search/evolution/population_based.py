@@ -195,8 +195,9 @@ def explore(
 def perturb(domain: Domain, value: Any, rng: random.Random) -> Any:
     """Return the value times 0.8 or 1.2 within its domain, or a neighbour of a choice's value."""
     if isinstance(domain, Choice):
-        index = domain.index(value) + rng.choice((-1, 1))
-        return domain.values[min(max(index, 0), len(domain.values) - 1)]
+        distinct = Choice(domain.distinct)  # between equal values it would stay
+        index = distinct.index(value) + rng.choice((-1, 1))
+        return distinct.values[min(max(index, 0), distinct.size - 1)]
     factor = rng.choice(FACTORS)
     moved = nearest(domain, value * factor)
     if domain.step is not None and moved == value:

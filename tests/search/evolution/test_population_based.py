@@ -292,6 +292,8 @@ def perturbed(domain, value, tries=40):
         (Choice(["a", "b", "c"]), "b", {"a", "c"}),
         (Choice(["a", "b", "c"]), "c", {"b", "c"}),
         (Choice(["a"]), "a", {"a"}),
+        (Choice([16, 16, 32]), 16, {16, 32}),
+        (Choice([1, 1, True, 2, 1]), True, {1, 2}),
         (Choice([(8,), (8, 4)]), (8,), {(8,), (8, 4)}),
         (Choice(range(10**12)), 10**11, {10**11 - 1, 10**11 + 1}),
     ],
