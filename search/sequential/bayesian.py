@@ -20,6 +20,7 @@ from search.sequential.sequential_search import SampledSearch
 from search.space.domains import is_unordered
 from search.space.sampling import latin_hypercube, random_point
 from search.trial import Outcome, Trial
+from search.values import identity
 
 DESIGN = 8
 """Evaluated points, prior observations included, before there is a model."""
@@ -112,7 +113,10 @@ class BayesianSearch(SampledSearch):
     def ask_again(self, trial: Trial) -> Trial | None:
         """Return the trial without fitting a model."""
         given = trial.id < len(self._points)
-        if trial.id != self._asked or (given and trial.params != self._points[trial.id]):
+        if trial.id != self._asked:
+            return None
+        # Not by ==: a NaN that was read from the journal is not the point's own.
+        if given and identity(dict(trial.params)) != identity(dict(self._points[trial.id])):
             return None
         point = self._space.encode(trial.params)
         if point in self._tried and not given:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -274,6 +275,18 @@ def test_trials_that_it_cannot_have_proposed_are_not_asked_again():
     assert other.ask_again(trials[0]) is None  # another point to try first
     assert searcher.ask_again(trials[0]) == trials[0]
     searcher.tell(Outcome(0, "finished", 1.0))
+
+
+def test_a_point_with_nan_is_asked_again():
+    space, values = Space({"x": Choice([math.nan, 0.0]), "y": Float(0.0, 1.0)}), [math.nan, 0.0]
+    points = [{"x": value, "y": 0.5} for value in values]
+    first, resumed = (make(space, samples=4, points=points) for _ in range(2))
+    for _ in points:
+        trial = first.ask()
+        read = msgspec.structs.replace(
+            trial, params={"x": float(repr(trial.params["x"])), "y": 0.5}
+        )
+        assert resumed.ask_again(read) is read
 
 
 def test_the_trials_that_a_model_proposed_have_their_acquisition_until_they_end():
