@@ -120,6 +120,8 @@ class _Brackets:
         self.learn(proposal, None)
 
     def add(self, params: Mapping[str, Any], value: float | None) -> bool:
+        if value is None:  # no member is worse: those not yet tried may be good
+            return True
         level = min(self._levels, key=lambda level: abs(level - params[self._fidelity]))
         population, loss = self._dehb.de[level], self._loss(value)
         place = int(np.argmax(population.fitness))

@@ -102,6 +102,15 @@ def test_prior_observations_are_in_the_population():
     assert means[1] > means[0]
 
 
+def test_prior_observations_that_failed_replace_no_member():
+    def first_of(known):
+        searcher = DehbSearcher("epochs").start(problem_on(TRAINED, 27, known=known))
+        return [searcher.ask() for _ in range(27)]
+
+    failed = Evaluated({"x": 1.0, "epochs": 1, "y": -2.0}, None)
+    assert first_of([failed] * 27) == first_of([])
+
+
 def test_no_file_is_written_and_no_thread_started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = set(threading.enumerate())
