@@ -48,8 +48,8 @@ class Optimiser(Protocol[ScoreT_contra]):
     def exhausted(self) -> bool:
         """Whether there is nothing left to propose."""
 
-    def propose(self) -> tuple[Any, dict[str, Any]]:
-        """Return a proposal and its hyperparameters."""
+    def propose(self) -> tuple[Any, dict[str, Any]] | None:
+        """Return a proposal and its hyperparameters; None for a random configuration instead."""
 
     def learn(self, proposal: Any, value: ScoreT_contra | None) -> None:
         """Take in the value of a proposal."""
@@ -192,7 +192,10 @@ class AdaptedSearch(CountedSearch):
         None and None if there is nothing left to propose.
         """
         for _ in range(TRIES):
-            proposal, params = self._optimiser.propose()
+            proposed = self._optimiser.propose()
+            if proposed is None:
+                break
+            proposal, params = proposed
             if self._space.allows_params(params):
                 return proposal, params
             self._optimiser.reject(proposal)

@@ -35,6 +35,8 @@ class NevergradSearcher:
     allow, have a huge loss. With several objectives, which any optimizer takes, they have the
     largest loss so far in each: Nevergrad measures volumes by the largest of the first losses.
     `samples` is the optimizer's budget; an optimizer that plans by it cannot continue beyond it.
+    Configurations that the constraint does not allow count towards it, so the last trials of an
+    optimizer with no more points than that, such as 'LHSSearch', are random configurations.
 
     Many optimizers draw from `numpy.random`, and get random numbers of the search there during a
     call. Other threads that draw or seed them meanwhile change the trials, and lose their seed.
@@ -116,8 +118,13 @@ class _Optimizer:
             parametrization=parametrization, budget=problem.samples, num_workers=num_workers
         )
 
-    def propose(self) -> tuple[Any, dict[str, Any]]:
-        candidate = self._optimizer.ask()
+    def propose(self) -> tuple[Any, dict[str, Any]] | None:
+        try:
+            candidate = self._optimizer.ask()
+        except AssertionError:  # also says that a sampler has no more points
+            if self._optimizer.num_ask < self._optimizer.budget:
+                raise
+            return None
         pairs = zip(self._space.values(), candidate.value, strict=True)
         return candidate, self._space.decode([_unit(domain, value) for domain, value in pairs])
 

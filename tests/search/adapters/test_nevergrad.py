@@ -18,7 +18,7 @@ from tests.search.adapters.spaces import (
     global_random_numbers,
     problem_on,
 )
-from tests.search.fakes import evaluated_by, outcome, run_in_any_order
+from tests.search.fakes import evaluated_by, outcome, recorded, run_in_any_order
 from tests.search.searcher_contract import (
     MIXED,
     KnownContract,
@@ -117,6 +117,24 @@ def test_an_optimizer_that_learns_its_proposals_only_refuses_a_warm_start_and_ta
         NevergradSearcher("EDA").start(problem_on(PLANE, 5, known=known))
     searcher = NevergradSearcher("EDA").start(problem_on(PLANE, 5, points=[point]))
     assert sequential(searcher, bowl)[0] == 0.0
+
+
+@pytest.mark.parametrize("name", ["LHSSearch", "ScrHammersleySearch", "OScrHammersleySearch"])
+def test_a_constraint_leaves_as_many_trials_to_an_optimizer_with_a_fixed_number_of_points(name):
+    space = Space(PLANE, constraint=lambda params: params["x"] < 0)
+    searcher = NevergradSearcher(name, num_workers=10).start(problem_on(space, 10))
+    trials = []
+    assert len(drive(searcher, recorded(evaluated_by(bowl), trials))) == 10
+    assert all(trial.params["x"] < 0 for trial in trials)
+
+
+def test_a_failed_assertion_within_the_budget_is_an_error(monkeypatch):
+    searcher = NevergradSearcher("LHSSearch", num_workers=2).start(problem_on(PLANE, 10))
+    searcher.ask()
+    sampler = searcher._optimiser._optimizer.sampler
+    monkeypatch.setattr(sampler, "budget", 1)
+    with pytest.raises(AssertionError, match="Over the budget"):
+        searcher.ask()
 
 
 def test_prior_observations_update_the_optimizer():
