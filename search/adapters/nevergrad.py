@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -141,7 +142,8 @@ class _Optimizer:
         self._tell_several(candidate, losses)
         self._worst = tuple(map(max, self._worst or losses, losses))
         while self._unsaid:
-            self.reject(self._unsaid.pop(0))
+            with contextlib.suppress(self._cannot):  # a point is none of its own candidates
+                self.reject(self._unsaid.pop(0))
 
     def reject(self, proposal: Any) -> None:
         if len(self._weights) == 1:

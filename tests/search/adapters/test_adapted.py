@@ -359,3 +359,9 @@ class TestSeveralObjectives:
             return msgspec.structs.replace(given, values=values)
 
         assert run(two_values) == run(two_values) != run(left_reversed)
+
+
+def test_a_point_that_fails_first_is_left_out_by_an_optimizer_that_learns_its_proposals_only():
+    problem = problem_on(PLANE, 5, direction=SEVERAL, points=[{"x": 1.0, "y": 1.0}])
+    searcher = NevergradSearcher("EDA").start(problem)
+    assert len(drive(searcher, two_values)) == 5
