@@ -194,9 +194,10 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             value. Hyperparameters left out are drawn; a value may lie between two steps of its
             domain.
         warm_start: Prior observations: a run, by its folder or `Result`, or a list of runs, whose
-            finished and failed trials the search learns from. They are not counted among the
-            trials. Space, direction and `optimization_key` must be the same. The best of them are
-            the initial population of this search.
+            finished and failed trials the search learns from; of `hyperband_search`, only the
+            longest of the finished ones. They are not counted among the trials, and the best of
+            them are the initial population of this search. Space, direction and `optimization_key`
+            must be the same; a run of `population_based_training` is refused.
         constraint: A function of a dict of hyperparameters that returns whether to allow them, such
             as `lambda p: p["batch"] * p["units"] < 1e6`. It must be deterministic.
         **settings: See `experiment.Settings`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -44,7 +45,8 @@ def runs_of(warm_start: Any) -> list[str]:
 def known_of(runs: Sequence[str], space: Space, settings: Settings) -> list[Evaluated]:
     """Return the prior observations of a search: finished and failed trials of other runs.
 
-    Trials that the constraint of the space does not allow are left out.
+    Trials that the constraint of the space does not allow are left out, and of a search with short
+    trials all but the longest and the failed ones.
 
     A resumed run has kept its prior observations, so they do not depend on the other runs.
 
@@ -54,7 +56,8 @@ def known_of(runs: Sequence[str], space: Space, settings: Settings) -> list[Eval
         settings: The search's settings.
 
     Raises:
-        InvalidArgument: A run cannot be read, or had another space, direction or objective.
+        InvalidArgument: A run cannot be read, had another space, direction or objective, or trials
+            that continue from others.
         JournalDamaged: A run's journal was changed after it was written.
     """
     if settings.resume is not None:
@@ -71,8 +74,19 @@ def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
     if differences := list(_differences(run, space, settings)):
         expected = "runs of the same space, direction and objective"
         raise InvalidArgument("warm_start", expected, f"{name!r}: " + "; ".join(differences))
-    ended = [t for t in run.result.trials if t.status in ("finished", "failed")]
-    return _evaluated(space, [trial for trial in ended if space.allows_params(trial.params)])
+    trials = _in_full(run.result.trials)
+    return _evaluated(space, [trial for trial in trials if space.allows_params(trial.params)])
+
+
+def _in_full(trials: Sequence[TrialResult]) -> list[TrialResult]:
+    """Return the failed trials and the longest finished ones; shorter ones are not comparable."""
+    steps = {t.id: math.inf if t.max_steps is None else t.max_steps for t in trials}
+    longest = max((steps[t.id] for t in trials if t.status == "finished"), default=0)
+    return [
+        trial
+        for trial in trials
+        if trial.status == "failed" or (trial.status == "finished" and steps[trial.id] == longest)
+    ]
 
 
 def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
@@ -86,6 +100,10 @@ def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
         yield "its trials were a list of points"
     else:
         yield from space_differences(run.result.space, space)
+    searcher = before.algorithm.get("searcher")  # of each group of `search_each`
+    innermost = searcher if isinstance(searcher, dict) else before.algorithm
+    if innermost.get("type") == "population based training":
+        yield "its trials continue from other trials"
 
 
 def _evaluated(space: Space, trials: Sequence[TrialResult | Evaluated]) -> list[Evaluated]:

@@ -14,10 +14,13 @@ from experiment.run_files.journal import read_journal
 from experiment.setup.settings import Settings
 from experiment.setup.warm_start import known_of, runs_of
 from search.errors import InvalidArgument
+from search.evolution.population_based import PopulationTraining
+from search.fidelity.hyperband import Hyperband
 from search.space.spaces import Space
 from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
-from tests.experiment.runs import BOUNDS, make_run, make_search
+from tests.experiment.runs import BOUNDS, make_run, make_search, make_spec
+from tests.search.fakes import started
 
 QUIET = {"preload": (), "isolation": "none", "verbose": 0, "parallelism": 1}
 SPACE = Space.of_bounds(BOUNDS)
@@ -80,6 +83,25 @@ def test_a_run_is_named_by_its_folder_or_its_result_and_counts_once(make, monkey
     assert runs_of(()) == []
 
 
+def test_short_trials_that_did_not_fail_are_no_prior_observations(tmp_path):
+    def outcome_of(trial):
+        if trial.id == 3:
+            return Outcome.failed(3, "user error", "ValueError: no")
+        length = trial.max_steps
+        return Outcome(trial.id, "finished", length / 10, "accuracy", step=length)
+
+    searcher = started(Hyperband, SPACE, max_epochs=9)
+    search = make_spec("hyperband_search", searcher, SPACE, algorithm={"type": "hyperband"})
+    run = make_run(tmp_path, search=search, outcome_of=outcome_of)
+    result = experiment.load(run)
+    assert {trial.max_steps for trial in result.trials} == {1, 3, 9}
+    assert result.trials[3].max_steps < 9
+    known = known_of([str(run)], SPACE, ACCURACY)
+    longest = [trial for trial in result.trials if trial.max_steps == 9]
+    assert len(known) == 1 + len(longest)
+    assert {item.value for item in known} == {None, 0.9}
+
+
 @pytest.mark.parametrize("order", [list(BOUNDS), list(reversed(BOUNDS))])
 def test_the_order_of_the_hyperparameters_does_not_matter(make, order):
     space = Space.of_bounds({name: BOUNDS[name] for name in order})
@@ -116,14 +138,21 @@ def test_a_run_of_a_list_of_points_is_refused(tmp_path):
         known_of([str(run)], SPACE, ACCURACY)
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_run_whose_trials_continue_from_others_is_refused(make, grouped):
+    algorithm = PopulationTraining().to_json()
+    if grouped:
+        algorithm = {"type": "search each", "searcher": algorithm}
+    with pytest.raises(InvalidArgument, match="its trials continue from other trials"):
+        known_of([str(make(trials=3, algorithm=algorithm))], SPACE, ACCURACY)
+
+
 def test_a_run_without_an_optimization_key_is_accepted(make):
     run = make(trials=3, optimization_key=None)
     assert len(known_of([str(run)], SPACE, ACCURACY)) == 3
 
 
 def test_population_based_training_refuses_other_runs(make):
-    from search.evolution.population_based import PopulationTraining
-
     arguments = {"searcher": PopulationTraining(), "optimization_key": "accuracy"}
     with pytest.raises(InvalidArgument, match="warm_start: .* checkpoints of the same run"):
         experiment.run(None, train, BOUNDS, warm_start=make(trials=3), **arguments)
