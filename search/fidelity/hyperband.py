@@ -271,7 +271,8 @@ class HyperbandSearch:
         number = self._asked
         if parent is None:
             self._configurations += 1
-            self._tried.add(run.point)
+            if run.configuration >= len(self._points):  # they count from the start
+                self._tried.add(run.point)
             run.bracket.begin()
         else:
             run.bracket.promote(run.rung, parent)

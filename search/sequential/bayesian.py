@@ -119,12 +119,13 @@ class BayesianSearch(SampledSearch):
         if given and identity(dict(trial.params)) != identity(dict(self._points[trial.id])):
             return None
         point = self._space.encode(trial.params)
-        if point in self._tried and not given:
-            if not self._noisy:
-                return None
-            if not self._has_model():
-                self._tried.forget()  # as `ask` did: all were tried
-        self._tried.add(point)
+        if not given:
+            if point in self._tried:
+                if not self._noisy:
+                    return None
+                if not self._has_model():
+                    self._tried.forget()  # as `ask` did: all were tried
+            self._tried.add(point)
         self._in_flight[trial.id] = point
         self._asked += 1
         return trial

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from search.space.domains import nearest
 from search.space.sampling import random_point
 from search.space.spaces import Choice, Float, Integer, Space
 
@@ -22,6 +23,9 @@ _LOOKED_AT = 50_000
 
 Some tenths of a second, in which the driver answers no slot."""
 
+_ROUNDED = 1e-9
+"""Maximum distance of a value from a step that it stands for, in steps: 0.1 + 0.2 is 0.3."""
+
 _COUNTED = 10_000
 """Maximum configurations enumerated before a search, to count those that it can try."""
 
@@ -29,7 +33,8 @@ _COUNTED = 10_000
 class Tried:
     """The tried configurations of a space.
 
-    Points of the unit cube that decode to the same values are the same configuration.
+    Points of the unit cube that decode to the same values are the same configuration. One with a
+    value between two steps, which only the user gives, is none of them.
 
     Args:
         space: The search space.
@@ -51,7 +56,8 @@ class Tried:
         self._repeats = repeats
         self._values = _values(space)
         self._real = [name for name, domain in space.items() if domain.size is None]
-        self._snapped = {space.snap(space.encode(given)) for given in params}
+        on_steps = (given for given in params if _on_steps(space, given))
+        self._snapped = {space.snap(space.encode(given)) for given in on_steps}
 
     def __contains__(self, point: Sequence[float]) -> bool:
         return self.has_snapped(self._space.snap(point))
@@ -132,6 +138,17 @@ class Tried:
     def forget(self) -> None:
         """Forget all, so that each configuration may be tried once more."""
         self._snapped.clear()
+
+
+def _on_steps(space: Space, params: Mapping[str, Any]) -> bool:
+    """Return whether no value lies between two steps of its domain."""
+    for name, value in params.items():
+        domain = space[name]
+        if isinstance(domain, Choice) or domain.step is None:
+            continue
+        if abs(nearest(domain, value) - value) > domain.step * _ROUNDED:
+            return False
+    return True
 
 
 def _values(space: Space) -> dict[str, Sequence[Any]]:

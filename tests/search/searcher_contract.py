@@ -586,6 +586,23 @@ class NoRepeatsContract(NoveltyContract):
         searcher = self.started(space=SMALL)
         assert (searcher.total, why_exhausted(searcher)) == (6, NONE_LEFT)
 
+    @pytest.mark.parametrize("tried", [0, 1])
+    def test_what_lies_between_two_steps_leaves_the_values_next_to_it(self, tried):
+        space = Space({"units": Integer(0, 10, step=5)})
+        points = [{"units": 3}, {"units": 10}]
+        known = [Evaluated(params, 1.0) for params in points[:tried]]
+
+        def make():
+            return self.started(space=space, points=points[tried:], known=known)
+
+        assert_rebuilt(make, random.Random(0))
+        searcher = make()
+        assert searcher.total == 4 - tried
+        trials = asked_by(searcher, evaluated_by(units))
+        assert [trial.params for trial in trials[: 2 - tried]] == points[tried:]
+        expected = [0, 5, 10] if tried else [0, 3, 5, 10]
+        assert sorted(trial.params["units"] for trial in trials) == expected
+
     def test_a_space_that_is_too_large_to_count_may_be_used_up_too(self):
         searcher = self.started(space=LARGE)
         assert searcher.total == self.total

@@ -240,6 +240,13 @@ def test_a_space_that_is_too_large_to_count_may_be_used_up_too():
     assert (searcher.total, searcher.exhausted) == (5, NONE_LEFT)
 
 
+def test_a_point_between_two_steps_leaves_the_values_next_to_it():
+    space, points = Space({"x": Integer(0, 10, step=5)}), [{"x": 3}, {"x": 10}]
+    searcher = hyperband(space, points=points, max_epochs=9)
+    trials = trials_of(searcher, evaluated_by(lambda params: params["x"]))
+    assert sorted(t.params["x"] for t in trials if t.parent is None) == [0, 3, 5, 10]
+
+
 def test_a_search_that_has_used_up_its_space_is_resumed():
     searcher, events = hyperband(LARGE, max_epochs=9), []
     while (trial := searcher.ask()) is not None:

@@ -81,6 +81,15 @@ def test_configurations_that_are_given_count_as_tried():
     assert Tried(SPACE, random.Random(0), given).left(100) == 5
 
 
+@pytest.mark.parametrize("constraint", [None, lambda params: True])
+def test_configurations_between_two_steps_do_not_count_as_tried(constraint):
+    domains = {"n": Integer(0, 10, step=5), "x": Float(0.0, 0.2, step=0.1)}
+    given = [{"n": 3, "x": 0.1}, {"n": 5, "x": 0.04}, {"n": 5, "x": 0.3 - 0.2}]
+    known = Tried(Space(domains, constraint=constraint), random.Random(0), given)
+    assert known.left(100) == 8
+    assert [0.5, 0.5] in known  # 0.3 - 0.2 is 0.1 but for rounding
+
+
 @given(space=conditional_spaces(), most=st.integers(0, 300), seed=st.integers(0, 9))
 @examples(60)
 def test_the_configurations_left_are_counted(space, most, seed):
