@@ -13,13 +13,13 @@ import stat
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, Self, TypeVar
+from typing import IO, Self, TypeVar
 
 from search.values import is_unicode
 from spark_jobs import time_limits
 from spark_jobs.run_folder.paths import OUTCOME, only_grows
 from spark_jobs.storage.files import CHANGED, PART, WritableFiles
-from spark_jobs.storage.local_files import open_regular
+from spark_jobs.storage.local_files import Look, look_of, open_regular
 from spark_jobs.storage.locations import Location
 
 _PIECE = 16 << 20  # maximum bytes of an append
@@ -29,20 +29,13 @@ _GONE = (FileNotFoundError, NotADirectoryError)  # errors at paths that were rem
 T = TypeVar("T")
 
 
-class _Look(NamedTuple):
-    """The status of a file at one moment, by which a change of its content is noticed."""
-
-    inode: int
-    size: int
-    changed: int  # nanoseconds
-
-
 class Uploader:
     """Keeps a remote folder equal to a folder of this host. A context manager, with a thread.
 
     Append-only files (logs, event files, journals) are appended to; any other file is uploaded
-    whole, once it has not changed for a round. Files that are removed here are removed there. Links
-    and special files are not uploaded: they may lead out of the folder.
+    whole, once it has not changed for a round, and unless it changes meanwhile. Files that are
+    removed here are removed there. Links and special files are not uploaded: they may lead out of
+    the folder.
 
     Args:
         files: The store to upload to; used by one thread at a time.
@@ -65,15 +58,15 @@ class Uploader:
         self._source = source
         self._target = target
         self._every = every
-        self._uploaded: dict[str, _Look] = {}
-        self._seen: dict[str, _Look] = {}  # last status of files that are uploaded whole
+        self._uploaded: dict[str, Look] = {}
+        self._seen: dict[str, Look] = {}  # last status of files that are uploaded whole
         self._ends: dict[str, bytes] = {}  # last uploaded bytes of append-only files
         self._folders: set[str] = set()
         # Files and folders that may exist there: created, or the answer was lost.
         self._there: set[str] = set()
         self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
-        self._refused: dict[str, tuple[_Look, OSError]] = {}  # whole files, and why
+        self._refused: dict[str, tuple[Look, OSError]] = {}  # whole files, and why
         self.trouble: str | None = None
         self._round = threading.Lock()
         self._closing = threading.Event()
@@ -140,7 +133,7 @@ class Uploader:
     def _until_stopped(self, items: Iterable[T]) -> Iterator[T]:
         return itertools.takewhile(lambda _: not self._closing.is_set(), items)
 
-    def _upload_file(self, name: str, look: _Look, *, everything: bool) -> None:
+    def _upload_file(self, name: str, look: Look, *, everything: bool) -> None:
         source = self._source / name
         if not only_grows(name):
             before, self._seen[name] = self._seen.get(name), look
@@ -160,17 +153,19 @@ class Uploader:
         else:
             self._uploaded[name] = look
 
-    def _write(self, name: str, look: _Look) -> None:
-        source = self._source / name
+    def _write(self, name: str, look: Look) -> None:
+        source, grows = self._source / name, only_grows(name)
         self._ends.pop(name, None)
         with open_regular(source) as file:
             end = _before(file, look.size)  # first, so that a replaced file is noticed
+            if not grows and look_of(os.fstat(file.fileno())) != look:
+                raise OSError(f"{source}: {CHANGED}")
         self._there.add(name)
-        self._files.write(self._target.below(name), source, look.size)
-        if only_grows(name):
+        self._files.write(self._target.below(name), source, look.size if grows else None)
+        if grows:
             self._ends[name] = end
 
-    def _continue(self, name: str, look: _Look) -> None:
+    def _continue(self, name: str, look: Look) -> None:
         try:
             self._append(name, look)
         except FileNotFoundError as error:
@@ -186,7 +181,7 @@ class Uploader:
         except OSError:  # such as a lease that a dead DataNode holds; a new file has none
             self._write(name, look)
 
-    def _append(self, name: str, look: _Look) -> None:
+    def _append(self, name: str, look: Look) -> None:
         source, uploaded = self._source / name, self._uploaded[name]
         with open_regular(source) as file:
             same = uploaded.inode == look.inode and uploaded.size <= look.size
@@ -201,7 +196,7 @@ class Uploader:
                 end = (end + data[-_END:])[-_END:]
             self._ends[name] = end
 
-    def _make_way(self, found: dict[str, _Look]) -> None:
+    def _make_way(self, found: dict[str, Look]) -> None:
         """Remove remote files that are folders here by now, and the other way round."""
         folders = {parent.as_posix() for name in found for parent in PurePosixPath(name).parents}
         for name in (folders & self._there) | (self._folders_there & found.keys()):
@@ -232,7 +227,7 @@ class Uploader:
                 self.trouble = str(error)
 
 
-def _age(found: tuple[str, _Look]) -> tuple[bool, int, bool]:
+def _age(found: tuple[str, Look]) -> tuple[bool, int, bool]:
     """Return a sort key, the lowest for the oldest file; clocks are coarse, or set back."""
     name, look = found
     return name == OUTCOME, look.changed, not only_grows(name)
@@ -250,14 +245,14 @@ def _before(file: IO[bytes], position: int) -> bytes:
     return file.read(position - start)
 
 
-def files_below(folder: Path) -> tuple[dict[str, _Look], OSError | None]:
+def files_below(folder: Path) -> tuple[dict[str, Look], OSError | None]:
     """Return the plain files below a folder.
 
     Returns:
         The status of each file by its relative path; and an error if the folder, or one below it
         that still exists, cannot be listed.
     """
-    found: dict[str, _Look] = {}
+    found: dict[str, Look] = {}
     errors: list[OSError] = []
     for parent, folders, names in os.walk(folder, onerror=errors.append):
         folders[:] = [name for name in folders if not name.startswith(PART)]
@@ -265,8 +260,7 @@ def files_below(folder: Path) -> tuple[dict[str, _Look], OSError | None]:
             with contextlib.suppress(*_GONE):
                 status = path.lstat()
                 if stat.S_ISREG(status.st_mode):
-                    look = _Look(status.st_ino, status.st_size, status.st_mtime_ns)
-                    found[path.relative_to(folder).as_posix()] = look
+                    found[path.relative_to(folder).as_posix()] = look_of(status)
     unlisted = (
         error for error in errors if not isinstance(error, _GONE) or error.filename == str(folder)
     )

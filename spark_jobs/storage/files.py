@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Protocol
 
 from search.errors import shown
-from spark_jobs.storage.local_files import make_folder, open_appending, open_new, open_regular
+from spark_jobs.storage.local_files import (
+    look_of,
+    make_folder,
+    open_appending,
+    open_new,
+    open_regular,
+)
 from spark_jobs.storage.locations import Location
 
 CHUNK = 1 << 20
@@ -87,7 +93,11 @@ class WritableFiles(Files, Protocol):
         Args:
             location: The file, in an existing folder.
             source: The content, or a file of this host with it.
-            length: The number of bytes to take from the start of the source. Default: all.
+            length: The number of bytes to take from the start of a source that may grow meanwhile.
+                Default: all.
+
+        Raises:
+            OSError: Also if the source has become shorter, or changes without a `length`.
         """
 
     def append(self, location: Location, data: bytes, offset: int) -> None:
@@ -269,17 +279,22 @@ def pieces(source: Path | bytes, length: int | None = None) -> Iterator[bytes]:
     """Yield bytes, or the content of a file of this host, in pieces.
 
     Raises:
-        OSError: The file has fewer than `length` bytes, or cannot be read.
+        OSError: The file has fewer than `length` bytes, changes without a `length`, or cannot be
+            read.
     """
     if isinstance(source, bytes):
         yield source[:length]
         return
     with open_regular(source) as file:
-        left = os.fstat(file.fileno()).st_size if length is None else length
+        before = look_of(os.fstat(file.fileno()))
+        left = before.size if length is None else length
         while left > 0:
             data = file.read(min(CHUNK, left))
             if not data:
                 raise OSError(f"{source}: {left} bytes fewer than before; {CHANGED}")
+            # Without a length, it would be a mixture of two versions.
+            if length is None and look_of(os.fstat(file.fileno())) != before:
+                raise OSError(f"{source}: {CHANGED}")
             left -= len(data)
             yield data
 

@@ -11,10 +11,23 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 # Nobody waits for a reader of a pipe in a file's place.
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Look(NamedTuple):
+    """The status of a file at one moment, by which a change of its content is noticed."""
+
+    inode: int
+    size: int
+    changed: int  # nanoseconds
+
+
+def look_of(status: os.stat_result) -> Look:
+    """Return what tells a file's content from that of other moments."""
+    return Look(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def open_regular(path: str | Path) -> IO[bytes]:

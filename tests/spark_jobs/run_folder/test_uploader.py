@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from spark_jobs.run_folder.uploader import Uploader
-from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.files import LocalFiles, pieces
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
@@ -153,6 +153,68 @@ def test_other_files_are_uploaded_when_unchanged_for_a_round(uploader, files, so
         assert files.named("write", "append") == []
     uploader.upload(everything=False)
     assert files.named("write", "append") == ["model.keras"]
+
+
+class SendingSlowly(LocalFiles):
+    """Files whose source is changed by a function once the first piece is sent."""
+
+    def __init__(self, change):
+        self.change = change
+
+    def write(self, location, source, length=None):
+        sent = []
+        for data in pieces(source, length):
+            sent.append(data)
+            if len(sent) == 1:
+                self.change()
+        super().write(location, b"".join(sent))
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_file_that_is_rewritten_while_it_is_uploaded_replaces_no_whole_one(
+    source, target, everything
+):
+    def rewrite(content):
+        with path.open("r+b") as file:  # in place, and of the same size
+            file.write(content * (3 << 20))
+        touch(path)
+
+    path = source / "model.h5"
+    write(path, b"0" * (3 << 20))
+    files = SendingSlowly(lambda: None)
+    uploader = Uploader(files, source, Location.parse(target))
+    uploader.upload()
+    rewrite(b"1")
+    uploader.upload(everything=False)
+    files.change = lambda: rewrite(b"2")
+    with pytest.raises(OSError, match=r"model\.h5: it was changed meanwhile"):
+        uploader.upload(everything=everything)
+    assert tree(target) == {"model.h5": b"0" * (3 << 20)}
+    files.change = lambda: None
+    for _ in range(2):
+        uploader.upload(everything=False)
+    assert tree(target) == {"model.h5": b"2" * (3 << 20)}
+
+
+def test_a_file_that_is_replaced_since_it_was_looked_at_is_not_uploaded_in_part(
+    uploader, files, source, target
+):
+    """Its size is that of the former file."""
+    write(source / "a.json", b"1")
+    write(source / "b.json", b"before")
+    uploader.upload(everything=False)
+
+    def replace(method, name):
+        if name == "a.json":
+            write(source / "b.json", b"longer than before")
+
+    files.failing = replace
+    with pytest.raises(OSError, match=r"b\.json: it was changed meanwhile"):
+        uploader.upload(everything=False)
+    assert tree(target) == {"a.json": b"1"}
+    for _ in range(2):
+        uploader.upload(everything=False)
+    assert tree(target) == tree(source)
 
 
 def test_at_the_end_everything_is_uploaded(uploader, source, target):

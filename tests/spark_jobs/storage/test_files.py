@@ -11,7 +11,7 @@ import pytest
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.files import CHUNK, LocalFiles, pieces
 from spark_jobs.storage.fsspec_files import FsspecFiles
 from spark_jobs.storage.locations import Location
 from tests.spark_jobs.storage.files_contract import FilesContract, WritableFilesContract
@@ -50,6 +50,30 @@ class TestLocalFiles(WritableFilesContract):
         put(below("b"), b"1")
         os.symlink("nowhere", below("a").path)
         assert [status.location for status in files.listdir(folder)] == [below("b")]
+
+
+@pytest.mark.parametrize("read", [1, 2])
+def test_a_source_that_is_rewritten_in_place_while_it_is_read_is_no_content(tmp_path, read):
+    source = tmp_path / "source"
+    source.write_bytes(bytes(3 * CHUNK))
+    data = pieces(source)
+    for _ in range(read):
+        next(data)
+    with source.open("r+b") as file:
+        file.write(b"1" * 3 * CHUNK)
+    os.utime(source, ns=(10**9, 10**9))
+    with pytest.raises(OSError, match=r"source: it was changed meanwhile"):
+        list(data)
+
+
+def test_of_a_source_that_grows_its_start_is_read(tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(bytes(2 * CHUNK))
+    data = pieces(source, 2 * CHUNK)
+    assert next(data) == bytes(CHUNK)
+    with source.open("ab") as file:
+        file.write(b"1")
+    assert list(data) == [bytes(CHUNK)]
 
 
 @pytest.fixture
