@@ -23,6 +23,7 @@ from spark_jobs.storage.local_files import Look, look_of, open_regular
 from spark_jobs.storage.locations import Location
 
 _PIECE = 16 << 20  # maximum bytes of an append
+_CHANGES = 4  # rounds in a row in which a file may change before it is uploaded nevertheless
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
 _GONE = (FileNotFoundError, NotADirectoryError)  # errors at paths that were removed meanwhile
 
@@ -33,9 +34,9 @@ class Uploader:
     """Keeps a remote folder equal to a folder of this host. A context manager, with a thread.
 
     Append-only files (logs, event files, journals) are appended to; any other file is uploaded
-    whole, once it has not changed for a round, and unless it changes meanwhile. Files that are
-    removed here are removed there. Links and special files are not uploaded: they may lead out of
-    the folder.
+    whole, once it has not changed for a round, or has changed in several in a row, and unless it
+    changes meanwhile. Files that are removed here are removed there. Links and special files are
+    not uploaded: they may lead out of the folder.
 
     Args:
         files: The store to upload to; used by one thread at a time.
@@ -59,7 +60,8 @@ class Uploader:
         self._target = target
         self._every = every
         self._uploaded: dict[str, Look] = {}
-        self._seen: dict[str, Look] = {}  # last status of files that are uploaded whole
+        self._seen: dict[str, Look] = {}  # by the last round
+        self._changes: dict[str, int] = {}  # rounds in a row in which a file has changed
         self._ends: dict[str, bytes] = {}  # last uploaded bytes of append-only files
         self._folders: set[str] = set()
         # Files and folders that may exist there: created, or the answer was lost.
@@ -101,6 +103,7 @@ class Uploader:
         with self._round:
             found, unlisted = files_below(self._source)
             refused = unlisted
+            self._count_changes(found)
             self._make_way(found)
             self._make_folder("")
             for name, look in self._until_stopped(sorted(found.items(), key=_age)):
@@ -135,10 +138,9 @@ class Uploader:
 
     def _upload_file(self, name: str, look: Look, *, everything: bool) -> None:
         source = self._source / name
-        if not only_grows(name):
-            before, self._seen[name] = self._seen.get(name), look
-            if not everything and before != look:
-                return
+        if not (everything or only_grows(name) or self._is_due(name)):
+            return
+        self._changes.pop(name, None)  # also if it fails: the file may be large
         if not is_unicode(name):
             raise OSError(f"{str(source)!a}: a name that UTF-8 cannot hold")
         self._make_folder(name.rpartition("/")[0])
@@ -152,6 +154,17 @@ class Uploader:
                 raise
         else:
             self._uploaded[name] = look
+
+    def _count_changes(self, found: dict[str, Look]) -> None:
+        """Note which files have changed since the last round."""
+        changed = [name for name, look in found.items() if self._seen.get(name) != look]
+        self._changes = {name: self._changes.get(name, 0) + 1 for name in changed}
+        self._seen = found
+
+    def _is_due(self, name: str) -> bool:
+        """Return whether to upload a file that may still be written to."""
+        changes = self._changes.get(name, 0)
+        return changes == 0 or changes > _CHANGES
 
     def _write(self, name: str, look: Look) -> None:
         source, grows = self._source / name, only_grows(name)

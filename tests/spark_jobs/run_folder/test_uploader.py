@@ -155,6 +155,38 @@ def test_other_files_are_uploaded_when_unchanged_for_a_round(uploader, files, so
     assert files.named("write", "append") == ["model.keras"]
 
 
+def test_a_file_that_changes_all_the_time_is_uploaded_in_every_fifth_round(
+    uploader, files, source, target
+):
+    """As a checkpoint of each epoch, where epochs are shorter than rounds."""
+    uploaded = []
+    for number in range(12):
+        write(source / "model.keras", b"%d" % number)
+        uploader.upload(everything=False)
+        if files.named("write"):
+            uploaded.append(number)
+            assert tree(target) == {"model.keras": b"%d" % number}
+    assert uploaded == [4, 9]
+
+
+@pytest.mark.parametrize("problem", ["it was changed meanwhile", "above the quota"])
+def test_a_file_that_changes_all_the_time_is_not_sent_in_each_round_after_a_failure(
+    uploader, files, source, problem
+):
+    def fail(method, name):
+        if method == "write":
+            raise OSError(problem)
+
+    files.failing, sent = fail, []
+    for number in range(12):
+        write(source / "model.keras", b"%d" % number)
+        with contextlib.suppress(OSError):
+            uploader.upload(everything=False)
+        if files.named("write"):
+            sent.append(number)
+    assert sent == [4, 9]
+
+
 class SendingSlowly(LocalFiles):
     """Files whose source is changed by a function once the first piece is sent."""
 
