@@ -107,8 +107,12 @@ def parse_attempt_name(name: str) -> tuple[int, int]:
 
 
 def only_grows(name: str) -> bool:
-    """Return whether a file of this name is append-only: a log, an event file or a journal."""
-    return "tfevents" in name or name.endswith((".log", ".jsonl"))
+    """Return whether a file of a run is append-only: a log, an event file or a journal.
+
+    Checkpoints are not, whatever their names are: train functions may rewrite them in place.
+    """
+    grows = "tfevents" in name or name.endswith((".log", ".jsonl"))
+    return grows and f"/{CHECKPOINT}/" not in f"/{name}"
 
 
 def run_of_secret(path: str) -> str | None:

@@ -121,6 +121,20 @@ def test_an_empty_folder_is_made(uploader, target):
     assert target.is_dir()
 
 
+@pytest.mark.parametrize("name", ["state.jsonl", "train.log", "tfevents-model/x.h5"])
+def test_a_checkpoint_that_is_rewritten_in_place_is_uploaded_whole_whatever_its_name(
+    uploader, source, target, name
+):
+    path = source / "checkpoint" / name
+    write(path, b"0" * 10_000)
+    uploader.upload()
+    with path.open("r+b") as file:
+        file.write(b"1")
+    touch(path)
+    uploader.upload()
+    assert tree(target) == {f"checkpoint/{name}": b"1" + b"0" * 9_999}
+
+
 def test_files_that_grow_are_appended_to(uploader, files, source, target):
     names = ["stdout.log", "journal/000001.jsonl", "train/events.out.tfevents.1.host"]
     for number in range(5):
