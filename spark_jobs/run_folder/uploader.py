@@ -123,13 +123,14 @@ class Uploader:
             # What is in a folder that cannot be listed is unknown.
             gone = self._there - found.keys() if unlisted is None else set()
             for name in self._until_stopped(gone):
+                self._forget(name)
                 try:
                     self._files.remove(self._target.below(name))
                 except ConnectionError:
                     raise
                 except OSError as error:
                     refused = refused or error
-                self._forget(name)
+                self._there.discard(name)
         if refused is not None:
             raise refused
 
@@ -213,15 +214,17 @@ class Uploader:
         """Remove remote files that are folders here by now, and the other way round."""
         folders = {parent.as_posix() for name in found for parent in PurePosixPath(name).parents}
         for name in (folders & self._there) | (self._folders_there & found.keys()):
+            below = [f for f in self._folders_there if f"{f}/".startswith(f"{name}/")]
+            gone = [n for n in self._there if f"{n}/".startswith(f"{name}/")]
+            self._folders.difference_update(below)
+            for file in gone:
+                self._forget(file)
             self._files.remove(self._target.below(name))
-            for folder in [f for f in self._folders_there if f"{f}/".startswith(f"{name}/")]:
-                self._folders_there.discard(folder)
-                self._folders.discard(folder)
-            for gone in [n for n in self._there if f"{n}/".startswith(f"{name}/")]:
-                self._forget(gone)
+            self._folders_there.difference_update(below)
+            self._there.difference_update(gone)
 
     def _forget(self, name: str) -> None:
-        self._there.discard(name)
+        """Let a file be uploaded whole, before it is removed: the answer may be lost."""
         self._uploaded.pop(name, None)
         self._ends.pop(name, None)
 

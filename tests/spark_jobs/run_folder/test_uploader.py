@@ -360,6 +360,29 @@ def test_files_uploaded_without_an_answer_are_removed_too(uploader, files, sourc
     assert tree(target) == {"a.json": b"1"}
 
 
+@pytest.mark.parametrize("way", ["removed", "replaced by a file"])
+def test_a_file_comes_back_whose_removal_had_no_answer(uploader, files, source, target, way):
+    def lose(method, name):
+        if method == "remove":
+            raise ConnectionError("no answer")
+
+    write(source / "sub/a.tfevents.1", b"1")
+    write(source / "sub/b.json", b"2")
+    uploader.upload()
+    (source / "sub").rename(source.with_name("elsewhere"))
+    if way != "removed":
+        write(source / "sub", b"3")
+    files.losing = lose
+    with pytest.raises(ConnectionError):
+        uploader.upload()
+    files.losing = lambda method, name: None
+    (source / "sub").unlink(missing_ok=True)
+    source.with_name("elsewhere").rename(source / "sub")
+    uploader.upload()
+    assert tree(target) == tree(source)
+    assert len(tree(source)) == 2
+
+
 def test_a_file_removed_before_it_is_uploaded_is_no_error(uploader, files, source, target):
     for name in ("a.json", "b.json", "c.log"):
         write(source / name, b"1")
