@@ -17,7 +17,7 @@ from typing import IO, Self, TypeVar
 
 from search.values import is_unicode
 from spark_jobs import time_limits
-from spark_jobs.run_folder.paths import OUTCOME, only_grows
+from spark_jobs.run_folder.paths import CHECKPOINT, OUTCOME, only_grows
 from spark_jobs.storage.files import CHANGED, PART, WritableFiles
 from spark_jobs.storage.local_files import Look, look_of, open_regular
 from spark_jobs.storage.locations import Location
@@ -25,6 +25,8 @@ from spark_jobs.storage.locations import Location
 _PIECE = 16 << 20  # maximum bytes of an append
 _CHANGES = 4  # rounds in a row in which a file may change before it is uploaded nevertheless
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
+_CHECKPOINTS = f"{CHECKPOINT}/"
+_PARTS = f"{PART}{CHECKPOINT}"  # remote folder of checkpoints that do not have their names yet
 _GONE = (FileNotFoundError, NotADirectoryError)  # errors at paths that were removed meanwhile
 
 T = TypeVar("T")
@@ -35,8 +37,9 @@ class Uploader:
 
     Append-only files (logs, event files, journals) are appended to; any other file is uploaded
     whole, once it has not changed for a round, or has changed in several in a row, and unless it
-    changes meanwhile. Files that are removed here are removed there. Links and special files are
-    not uploaded: they may lead out of the folder.
+    changes meanwhile. The files of the folder for checkpoints get their names together, once all of
+    them are sent: a part of them must not pass for the last checkpoint. Files that are removed here
+    are removed there. Links and special files are not uploaded: they may lead out of the folder.
 
     Args:
         files: The store to upload to; used by one thread at a time.
@@ -61,7 +64,7 @@ class Uploader:
         self._every = every
         self._uploaded: dict[str, Look] = {}
         self._seen: dict[str, Look] = {}  # by the last round
-        self._changes: dict[str, int] = {}  # rounds in a row in which a file has changed
+        self._changes: dict[str, int] = {}  # rounds in a row in which a unit has changed
         self._ends: dict[str, bytes] = {}  # last uploaded bytes of append-only files
         self._folders: set[str] = set()
         # Files and folders that may exist there: created, or the answer was lost.
@@ -69,6 +72,9 @@ class Uploader:
         self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
         self._refused: dict[str, tuple[Look, OSError]] = {}  # whole files, and why
+        # Where checkpoints are sent to; what has been sent and has no name yet.
+        self._parts: dict[str, Location] = {}
+        self._sent: dict[str, Look] = {}
         self.trouble: str | None = None
         self._round = threading.Lock()
         self._closing = threading.Event()
@@ -102,82 +108,171 @@ class Uploader:
         """
         with self._round:
             found, unlisted = files_below(self._source)
-            refused = unlisted
+            refused = [] if unlisted is None else [unlisted]
             self._count_changes(found)
             self._make_way(found)
             self._make_folder("")
-            for name, look in self._until_stopped(sorted(found.items(), key=_age)):
-                if self._uploaded.get(name) == look or name in self._given_up:
-                    continue
-                before, why = self._refused.get(name, (None, None))
-                if before == look and not everything:  # sent again at the end only: it may be large
-                    refused = refused or why
-                    continue
-                try:
-                    self._upload_file(name, look, everything=everything)
-                except ConnectionError:
-                    raise
-                except OSError as error:  # this file's only, such as one too large for a quota
-                    self._refused[name] = look, error
-                    refused = refused or error
+            whole = False  # whether the checkpoints there are those here
+            with _collected(refused):
+                whole = self._upload_checkpoints(found, everything=everything)
+            others = [item for item in found.items() if not item[0].startswith(_CHECKPOINTS)]
+            for name, look in self._until_stopped(sorted(others, key=_age)):
+                if self._uploaded.get(name) != look and name not in self._given_up:
+                    with _collected(refused):
+                        self._upload_file(name, look, everything=everything)
             # What is in a folder that cannot be listed is unknown.
             gone = self._there - found.keys() if unlisted is None else set()
             for name in self._until_stopped(gone):
-                self._forget(name)
-                try:
-                    self._files.remove(self._target.below(name))
-                except ConnectionError:
-                    raise
-                except OSError as error:
-                    refused = refused or error
-                self._there.discard(name)
-        if refused is not None:
-            raise refused
+                if whole or not name.startswith(_CHECKPOINTS):
+                    self._forget(name)
+                    with _collected(refused):
+                        self._files.remove(self._target.below(name))
+                    self._there.discard(name)
+        if refused:
+            raise refused[0]
 
     def _until_stopped(self, items: Iterable[T]) -> Iterator[T]:
         return itertools.takewhile(lambda _: not self._closing.is_set(), items)
 
     def _upload_file(self, name: str, look: Look, *, everything: bool) -> None:
-        source = self._source / name
-        if not (everything or only_grows(name) or self._is_due(name)):
-            return
+        if not everything:
+            self._check_not_refused(name, look)
+            if not only_grows(name) and not self._is_due(name):
+                return
         self._changes.pop(name, None)  # also if it fails: the file may be large
-        if not is_unicode(name):
-            raise OSError(f"{str(source)!a}: a name that UTF-8 cannot hold")
-        self._make_folder(name.rpartition("/")[0])
-        try:
-            if name in self._ends:
-                self._continue(name, look)
+        source = self._source / name
+        with self._noted(name, look):
+            try:
+                self._make_folder(_parent(name))
+                if name in self._ends:
+                    self._continue(name, look)
+                else:
+                    self._write(name, look)
+            except FileNotFoundError as error:
+                if not _is_of(error, source) and source.exists():
+                    raise
             else:
-                self._write(name, look)
-        except FileNotFoundError as error:
-            if not _is_of(error, source) and source.exists():
-                raise
-        else:
+                self._uploaded[name] = look
+
+    def _upload_checkpoints(self, found: dict[str, Look], *, everything: bool) -> bool:
+        """Upload the folder for checkpoints, unless it may still be written to.
+
+        Returns:
+            Whether all that was found in it is there. Until then, none of it is removed.
+        """
+        changed = [
+            (name, look)
+            for name, look in sorted(found.items(), key=_age)
+            if name.startswith(_CHECKPOINTS) and self._uploaded.get(name) != look
+        ]
+        if not everything:
+            for name, look in changed:
+                self._check_not_refused(name, look)
+            if not self._is_due(_CHECKPOINTS):
+                return False
+        self._changes.pop(_CHECKPOINTS, None)
+        try:
+            for name, look in self._until_stopped(changed):
+                if self._sent.get(name) != look:
+                    self._send(name, look)
+            if self._closing.is_set():
+                return False
+            self._give_names(changed)
+        except ConnectionError:
+            raise
+        except OSError:
+            if all(itertools.starmap(self._is_still, changed)):  # refused, as above a quota
+                self._remove_parts()  # they take up room for other files
+            raise
+        self._remove_parts()
+        return True
+
+    def _send(self, name: str, look: Look) -> None:
+        """Send a checkpoint, which gets its name later, if the store does not refuse the name."""
+        part = self._target.below(f"{_PARTS}/{len(self._parts)}-{PurePosixPath(name).name}")
+        with self._noted(name, look):
+            self._make_folder(_PARTS)
+            self._write_whole(name, look, self._parts.setdefault(name, part))
+        self._sent[name] = look
+
+    def _give_names(self, sent: list[tuple[str, Look]]) -> None:
+        """Move checkpoints to their places, unless one of them has changed since it was sent."""
+        for name, look in sent:
+            if not self._is_still(name, look):
+                raise OSError(f"{self._source / name}: {CHANGED}")
+            with self._noted(name, look):
+                self._make_folder(_parent(name))
+        for name, look in sent:
+            self._there.add(name)
+            del self._sent[name]  # its part may be gone even if there is no answer
+            with self._noted(name, look):
+                self._files.rename(self._parts[name], self._target.below(name))
             self._uploaded[name] = look
 
+    def _remove_parts(self) -> None:
+        if _PARTS in self._folders_there:
+            self._folders.discard(_PARTS)  # also if there is no answer
+            self._sent.clear()
+            self._files.remove(self._target.below(_PARTS))
+            self._folders_there.discard(_PARTS)
+            self._parts.clear()
+
+    def _is_still(self, name: str, look: Look) -> bool:
+        try:
+            return look_of((self._source / name).lstat()) == look
+        except _GONE:
+            return False
+
+    @contextlib.contextmanager
+    def _noted(self, name: str, look: Look) -> Iterator[None]:
+        """Note that the store refuses a file, unless the file has changed."""
+        try:
+            if not is_unicode(name):
+                raise OSError(f"{str(self._source / name)!a}: a name that UTF-8 cannot hold")
+            yield
+        except ConnectionError:
+            raise
+        except OSError as error:  # this file's only, such as one too large for a quota
+            if self._is_still(name, look):
+                self._refused[name] = look, error
+            raise
+
+    def _check_not_refused(self, name: str, look: Look) -> None:
+        """Raise the error of a refused file, which may be large: it is sent again at the end."""
+        before, why = self._refused.get(name, (None, None))
+        if why is not None and before == look:
+            raise why
+
     def _count_changes(self, found: dict[str, Look]) -> None:
-        """Note which files have changed since the last round."""
-        changed = [name for name, look in found.items() if self._seen.get(name) != look]
-        self._changes = {name: self._changes.get(name, 0) + 1 for name in changed}
+        """Note what has changed since the last round."""
+        changed = {_unit(name) for name, _ in found.items() ^ self._seen.items()}
+        self._changes = {unit: self._changes.get(unit, 0) + 1 for unit in changed}
         self._seen = found
 
-    def _is_due(self, name: str) -> bool:
-        """Return whether to upload a file that may still be written to."""
-        changes = self._changes.get(name, 0)
+    def _is_due(self, unit: str) -> bool:
+        """Return whether to upload what may still be written to."""
+        changes = self._changes.get(unit, 0)
         return changes == 0 or changes > _CHANGES
 
     def _write(self, name: str, look: Look) -> None:
-        source, grows = self._source / name, only_grows(name)
+        source, to = self._source / name, self._target.below(name)
         self._ends.pop(name, None)
+        if not only_grows(name):
+            self._there.add(name)
+            self._write_whole(name, look, to)
+            return
         with open_regular(source) as file:
             end = _before(file, look.size)  # first, so that a replaced file is noticed
-            if not grows and look_of(os.fstat(file.fileno())) != look:
-                raise OSError(f"{source}: {CHANGED}")
         self._there.add(name)
-        self._files.write(self._target.below(name), source, look.size if grows else None)
-        if grows:
-            self._ends[name] = end
+        self._files.write(to, source, look.size)
+        self._ends[name] = end
+
+    def _write_whole(self, name: str, look: Look, to: Location) -> None:
+        source = self._source / name
+        with open_regular(source) as file:
+            if look_of(os.fstat(file.fileno())) != look:
+                raise OSError(f"{source}: {CHANGED}")
+        self._files.write(to, source)
 
     def _continue(self, name: str, look: Look) -> None:
         try:
@@ -241,6 +336,26 @@ class Uploader:
                 self.trouble = None
             except OSError as error:  # the next round, or the last one, retries
                 self.trouble = str(error)
+
+
+@contextlib.contextmanager
+def _collected(errors: list[OSError]) -> Iterator[None]:
+    """Add the store's error of one file to the others; not that of a store that is away."""
+    try:
+        yield
+    except ConnectionError:
+        raise
+    except OSError as error:
+        errors.append(error)
+
+
+def _unit(name: str) -> str:
+    """Return the folder for checkpoints for a file in it, else the name."""
+    return _CHECKPOINTS if name.startswith(_CHECKPOINTS) else name
+
+
+def _parent(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _age(found: tuple[str, Look]) -> tuple[bool, int, bool]:

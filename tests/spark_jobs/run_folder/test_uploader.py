@@ -201,6 +201,195 @@ def test_a_file_that_changes_all_the_time_is_not_sent_in_each_round_after_a_fail
     assert sent == [4, 9]
 
 
+class TestCheckpoints:
+    """The folder for checkpoints, whose files belong together."""
+
+    OLD, NEW = ({"checkpoint/a": data, "checkpoint/b/c": data} for data in (b"old", b"newer"))
+
+    @pytest.fixture
+    def save(self, source):
+        def save(files):
+            for name, data in files.items():
+                write(source / name, data)
+
+        return save
+
+    @pytest.fixture
+    def fail_at(self, files):
+        """Let the store refuse a file, the first being number 0, with an error; or call it."""
+
+        def fail_at(number, error):
+            left = itertools.count()
+
+            def fail(method, name):
+                if method == "write" and next(left) == number:
+                    if isinstance(error, OSError):
+                        raise error
+                    error()
+
+            files.failing = fail
+
+        return fail_at
+
+    @pytest.mark.parametrize("everything", [False, True])
+    @pytest.mark.parametrize(
+        "error", [ConnectionError("no answer"), OSError("above the quota")], ids=["away", "quota"]
+    )
+    def test_a_part_of_a_checkpoint_replaces_no_whole_one(
+        self, uploader, source, target, save, fail_at, error, everything
+    ):
+        save(self.OLD)
+        uploader.upload()
+        save(self.NEW)
+        uploader.upload(everything=False)
+        fail_at(1, error)
+        with pytest.raises(type(error), match=str(error)):
+            uploader.upload(everything=everything)
+        visible = {n: d for n, d in tree(target).items() if not n.startswith(".part-")}
+        assert visible == self.OLD
+        fail_at(0, lambda: None)
+        uploader.upload()
+        assert tree(target) == tree(source) == self.NEW
+        assert not list(target.glob(".part-*"))
+
+    def test_a_part_is_sent_once_where_the_store_does_not_answer_for_the_next(
+        self, uploader, files, source, target, save, fail_at
+    ):
+        save(self.NEW)
+        fail_at(1, ConnectionError("no answer"))
+        with pytest.raises(ConnectionError):
+            uploader.upload()
+        assert len(files.named("write")) == 2
+        fail_at(0, lambda: None)
+        uploader.upload()
+        assert len(files.named("write")) == 1
+        assert tree(target) == tree(source)
+
+    def test_nothing_of_a_refused_checkpoint_takes_up_space(self, uploader, target, save, fail_at):
+        save(self.NEW)
+        fail_at(1, OSError("above the quota"))
+        with pytest.raises(OSError, match="quota"):
+            uploader.upload()
+        assert list(target.rglob("*")) == []
+
+    def test_a_refused_checkpoint_is_sent_again_only_at_the_end_or_changed(
+        self, uploader, files, save, fail_at
+    ):
+        save(self.NEW)
+        uploader.upload(everything=False)
+        fail_at(1, OSError("above the quota"))
+        for sent in (2, 0, 0):
+            with pytest.raises(OSError, match="quota"):
+                uploader.upload(everything=False)
+            assert len(files.named("write")) == sent
+        uploader.upload()
+        assert len(files.named("write")) == 2
+
+    @pytest.mark.parametrize("method", ["write", "rename", "make_folder"])
+    def test_a_name_that_the_store_refuses_is_not_sent_in_each_round(
+        self, uploader, files, target, save, method
+    ):
+        """HDFS refuses it when a file would get it."""
+
+        def refuse(called, name):
+            if called == method and "b:c" in name:
+                raise OSError("invalid name")
+
+        files.failing = refuse
+        save({"checkpoint/a": b"1", "checkpoint/b:c/b:c": b"2"})
+        uploader.upload(everything=False)
+        with pytest.raises(OSError, match="invalid name"):
+            uploader.upload(everything=False)
+        assert not list(target.glob(".part-*"))
+        files.calls.clear()
+        with pytest.raises(OSError, match="invalid name"):
+            uploader.upload(everything=False)
+        assert files.calls == []
+
+    def test_a_name_that_the_store_refuses_is_refused_before_other_files_get_theirs(
+        self, uploader, files, target, save
+    ):
+        def refuse(method, name):
+            if method == "write" and ":" in name:
+                raise OSError("invalid name")
+
+        files.failing = refuse
+        save({"checkpoint/a": b"1", "checkpoint/b:c": b"2"})
+        with pytest.raises(OSError, match="invalid name"):
+            uploader.upload()
+        assert tree(target) == {}
+
+    def test_a_checkpoint_that_is_saved_while_it_is_uploaded_is_not_mixed_with_the_next_one(
+        self, uploader, source, target, save, fail_at
+    ):
+        save(self.OLD)
+        fail_at(1, lambda: save({"checkpoint/a": b"newer"}))
+        with pytest.raises(OSError, match=r"checkpoint/a: it was changed meanwhile"):
+            uploader.upload()
+        assert not (target / "checkpoint").exists()
+        save(self.NEW)
+        uploader.upload()
+        assert tree(target) == tree(source) == self.NEW
+
+    def test_checkpoints_with_a_new_name_each_replace_the_former_ones_when_they_are_there(
+        self, uploader, source, target, save
+    ):
+        saved, there = [], []
+        for number in range(12):
+            save({f"checkpoint/{number}/{name}": b"%d" % number for name in "ab"})
+            if number:
+                shutil.rmtree(source / f"checkpoint/{number - 1}")
+            saved.append(tree(source))
+            uploader.upload(everything=False)
+            there.append(tree(target))
+        assert there == [{}] * 4 + [saved[4]] * 5 + [saved[9]] * 3
+
+    def test_a_checkpoint_of_which_one_file_changes_all_the_time_waits_with_it(
+        self, uploader, source, target, save
+    ):
+        save(self.OLD)
+        for number in range(4):
+            save({"checkpoint/a": b"%d" % number})
+            uploader.upload(everything=False)
+            assert tree(target) == {}
+        uploader.upload(everything=False)
+        assert tree(target) == tree(source)
+
+    def test_the_outcome_comes_after_the_checkpoint(self, uploader, files, source, target, save):
+        there = {}
+
+        def look(method, name):
+            if name == "outcome.json":
+                there.update(tree(target))
+
+        files.failing = look
+        write(source / "outcome.json", b"{}")
+        save(self.OLD)
+        uploader.upload()
+        assert there == self.OLD
+
+    def test_a_file_missing_for_a_moment_waits_for_the_next_round(
+        self, uploader, source, target, save, fail_at
+    ):
+        def hide():
+            (source / "checkpoint" / "b").rename(source.with_name("elsewhere"))
+
+        save(self.OLD)
+        uploader.upload(everything=False)
+        fail_at(0, hide)
+        with pytest.raises(FileNotFoundError):
+            uploader.upload(everything=False)
+        source.with_name("elsewhere").rename(source / "checkpoint" / "b")
+        uploader.upload(everything=False)
+        assert tree(target) == self.OLD
+
+    def test_no_file_gets_its_name_after_a_stop(self, uploader, target, save, fail_at):
+        save(self.OLD)
+        fail_at(1, uploader.stop)
+        uploader.upload()
+        assert not (target / "checkpoint").exists()
+
+
 class SendingSlowly(LocalFiles):
     """Files whose source is changed by a function once the first piece is sent."""
 
@@ -657,6 +846,7 @@ def test_a_file_missing_for_a_moment_waits_for_the_next_round(source, target, na
 
 
 NAMES = st.sampled_from(["a.log", "s/b.jsonl", "s/t/x.tfevents.1", "s/c", "d.json", "s/t"])
+NAMES |= st.sampled_from(["checkpoint/a", "checkpoint/s/b", "checkpoint/s"])
 DATA = st.binary(max_size=6)
 
 
@@ -725,7 +915,7 @@ class AnyFolder(RuleBasedStateMachine):
         if (self.source / name).is_file():
             (self.source / name).unlink()
 
-    @rule(name=st.sampled_from(["s", "s/t"]))
+    @rule(name=st.sampled_from(["s", "s/t", "checkpoint", "checkpoint/s"]))
     def remove_folder(self, name):
         if (self.source / name).is_dir():
             shutil.rmtree(self.source / name)
@@ -803,6 +993,8 @@ def test_a_folder_on_hdfs_is_as_the_one_here_while_a_datanode_is_killed_and_come
             for name in names:
                 write(source / name, numbers.randbytes(3 << 20), "ab")
             write(source / f"{number}.json", b"{}")
+            write(source / "checkpoint" / "weights.h5", numbers.randbytes(3 << 20))
+            write(source / "checkpoint" / f"{number}" / "state.json", b"{}")
             if number == 1:
                 hdfs.kill("datanode1")
             elif number == 4:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import getpass
@@ -23,6 +24,7 @@ from spark_jobs.messages import Attempt
 from spark_jobs.run_folder import writing
 from spark_jobs.run_folder.paths import attempt_name
 from spark_jobs.run_folder.scratch import remove_left
+from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
 from spark_jobs.storage import webhdfs
 from spark_jobs.storage.files import LocalFiles
@@ -587,6 +589,32 @@ def test_patience_starts_with_the_first_error_and_ends_in_a_hurry():
         return answer
 
     assert with_patience(comes_back, notes.append) == 5
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_checkpoint_whose_upload_was_not_finished_does_not_hide_the_one_before(tmp_path, lost):
+    """An attempt uploads what it resumes from, too, and may be lost meanwhile."""
+
+    def end(method, name):
+        if method == "write" and next(written) == 1:
+            if lost:
+                raise ConnectionError("away")
+            uploader.stop()
+
+    root, files, written = Location.parse(tmp_path / "run"), Watched(), itertools.count()
+    first = tmp_path / "run" / attempt_name(7) / "checkpoint"
+    first.mkdir(parents=True)
+    for name in ("weights", "state", "notes"):
+        (first / name).write_bytes(name.encode())
+    source = tmp_path / "second"
+    shutil.copytree(first, source / "checkpoint")
+    uploader = Uploader(files, source, root.below(attempt_name(7, 2)))
+    files.failing = end
+    with contextlib.suppress(ConnectionError):
+        uploader.upload()
+    to = tmp_path / "third" / "checkpoint"
+    hand_on_checkpoint(LocalFiles(), root, Attempt(Trial(7, {}), 3), to)
+    assert {path.name for path in to.iterdir()} == {"weights", "state", "notes"}
 
 
 def test_an_incomplete_checkpoint_is_ignored(tmp_path):
