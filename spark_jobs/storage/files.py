@@ -50,11 +50,15 @@ class FileStatus:
     modified: float = field(default=0.0, compare=False)
 
 
+class StoreUnavailable(ConnectionError):
+    """A store that does not answer, which is no error of the train function that reads from it."""
+
+
 class Files(Protocol):
     """A store of files. Create one in each process that uses it.
 
-    Every method raises FileNotFoundError, PermissionError, or another OSError, each with one
-    sentence that names the location.
+    Every method raises FileNotFoundError, PermissionError, StoreUnavailable or another OSError,
+    each with one sentence that names the location.
     """
 
     def status(self, location: Location) -> FileStatus:

@@ -8,8 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from search.errors import shown
-from spark_jobs.storage.files import CHUNK, FileStatus, Sink, check_complete, entry_of
+from spark_jobs.storage.files import (
+    CHUNK,
+    FileStatus,
+    Sink,
+    StoreUnavailable,
+    check_complete,
+    entry_of,
+)
 from spark_jobs.storage.locations import Location
+
+# Names of the base classes of errors of Python, fsspec, aiohttp, requests and botocore.
+_NO_ANSWER = {"ClientConnectionError", "ConnectionError", "TimeoutError"}
 
 
 class FsspecFiles:
@@ -95,9 +105,11 @@ def _named(location: Location) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "no such file or folder", str(location)) from None
-    except OSError:
-        raise
     except Exception as error:  # every package has its own errors
+        if _NO_ANSWER & {base.__name__ for base in type(error).__mro__}:
+            raise StoreUnavailable(f"{location}: {shown(error)}") from error
+        if isinstance(error, OSError):
+            raise
         raise OSError(f"{location}: {shown(error)}") from error
 
 

@@ -28,6 +28,12 @@ from spark_jobs.storage.local_files import make_folder, open_new
 
 _KEY = re.compile("[0-9a-f]{32}")  # names of the folders of copies
 _SHARE = 0.5  # share of the disk's free bytes that copies may take by default
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_OF_HOST = (*_FULL, errno.EIO, errno.ENFILE, errno.EROFS)
+
+
+class CacheUnavailable(OSError):
+    """A host whose disk has no room for a copy, or fails: no error of the train function."""
 
 
 class CacheSettings(msgspec.Struct, frozen=True):
@@ -52,6 +58,17 @@ class CacheSettings(msgspec.Struct, frozen=True):
             return self
         default = Path(tempfile.gettempdir(), f"spark-tf-experiment-cache-{os.getuid()}")
         return msgspec.structs.replace(self, folder=str(default))
+
+
+@contextlib.contextmanager
+def _blamed_on_the_host() -> Iterator[None]:
+    """Turn errors of this host's disk into CacheUnavailable."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _OF_HOST or isinstance(error, CacheUnavailable):
+            raise
+        raise CacheUnavailable(error.errno, error.strerror, error.filename) from error
 
 
 class HostCache:
@@ -79,8 +96,7 @@ class HostCache:
             OSError: The folder cannot be created, belongs to another user, is a link, or others can
                 write to it.
         """
-        make_folder(self._folder)
-        self._check_protected()
+        self._prepare()
         free = shutil.disk_usage(self._folder).free
         taken = sum(size for _, size, _ in self._copies())
         return min(free + taken, self._limit or self._share(taken))
@@ -99,7 +115,8 @@ class HostCache:
             The copy, and a descriptor that keeps the copy until it is closed.
 
         Raises:
-            OSError: The file cannot be read, or the disk of this host is full.
+            CacheUnavailable: The disk of this host is full, or fails.
+            OSError: The file cannot be read, or is larger than the limit of the settings.
         """
 
         def download(part: Path) -> None:
@@ -137,10 +154,10 @@ class HostCache:
             The file and a descriptor, as `fetch`.
 
         Raises:
-            OSError: An error of `make`, or the disk of this host is full.
+            CacheUnavailable: The disk of this host is full, or fails.
+            OSError: An error of `make`, or the size is above the limit of the settings.
         """
-        make_folder(self._folder)
-        self._check_protected()
+        self._prepare()
         digest = hashlib.sha256(msgspec.json.encode(key)).hexdigest()[:32]
         built = self._folder / digest / name
         while True:
@@ -153,6 +170,11 @@ class HostCache:
                 if not _is_whole(built, size if exact else None):
                     self._make_room(size)
                     self._make(make, built, source, size)
+
+    @_blamed_on_the_host()
+    def _prepare(self) -> None:
+        make_folder(self._folder)
+        self._check_protected()
 
     def _check_protected(self) -> None:
         """Refuse a folder in which others could put files, which trials would take for copies.
@@ -173,6 +195,7 @@ class HostCache:
             return
         raise PermissionError(errno.EACCES, f"{reason}; {hint}", str(self._folder))
 
+    @_blamed_on_the_host()
     def _make(self, make: Callable[[Path], None], built: Path, source: str, size: int) -> None:
         make_folder(built.parent)
         part = built.with_name(".part")
@@ -185,7 +208,7 @@ class HostCache:
             part.replace(built)
         except BaseException as error:
             shutil.rmtree(built.parent, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if isinstance(error, OSError) and error.errno in _FULL:
                 raise self._no_room(source, size) from None
             raise
 
@@ -195,7 +218,8 @@ class HostCache:
         taken = sum(size for _, size, _ in copies)
         limit = self._limit or self._share(taken)
         if needed > limit:
-            raise OSError(
+            refused = OSError if self._limit else CacheUnavailable
+            raise refused(
                 errno.ENOSPC,
                 f"{needed} bytes are more than the cache of this host may hold, {limit}; raise "
                 "spark.experiment.cache.limit, or read it in batches",
@@ -221,7 +245,7 @@ class HostCache:
 
     def _no_room(self, source: str, size: int) -> OSError:
         free = shutil.disk_usage(self._folder).free
-        return OSError(
+        return CacheUnavailable(
             errno.ENOSPC,
             f"no room for the {size} bytes of {source}, {free} are free; set "
             "spark.experiment.cache.folder to a larger disk, or read it in batches",
@@ -237,6 +261,7 @@ class HostCache:
         finally:
             os.close(lock)
 
+    @_blamed_on_the_host()
     def _lock(self, key: str, kind: int) -> int:
         descriptor = os.open(
             self._folder / f"{key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600

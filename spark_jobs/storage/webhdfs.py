@@ -29,6 +29,7 @@ from spark_jobs.storage.files import (
     CHUNK,
     FileStatus,
     Sink,
+    StoreUnavailable,
     beside,
     check_complete,
     entry_of,
@@ -278,7 +279,7 @@ class WebHdfs:
     def _refused(self, location: Location, error: hdfs.HdfsError) -> OSError:
         text = without_token(str(error).split("\n")[0][:300])  # a Java stack trace may follow
         if _is_transient(error):
-            return ConnectionError(f"{location}: HDFS failed for {self._patience:g} s: {text}")
+            return StoreUnavailable(f"{location}: HDFS failed for {self._patience:g} s: {text}")
         who = f"as user {self._user or 'nobody'} at {self._where}"
         if error.exception == "FileNotFoundException":
             return FileNotFoundError(errno.ENOENT, f"no such file or folder, {who}", str(location))
@@ -296,9 +297,9 @@ class WebHdfs:
         )
 
     def _unreachable(self, location: Location, error: Exception) -> OSError:
-        """Return a ConnectionError if HDFS may answer later, else an OSError."""
+        """Return a StoreUnavailable if HDFS may answer later, else an OSError."""
         reason = _root_cause(error)
-        kind = ConnectionError if _is_transient(error) else OSError
+        kind = StoreUnavailable if _is_transient(error) else OSError
         return kind(
             f"{location}: no WebHDFS at {self._where} within {self._patience:g} s "
             f"({reason}); is the address right, and does the NameNode run?"

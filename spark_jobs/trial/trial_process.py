@@ -10,6 +10,7 @@ import functools
 import math
 import os
 import pickle
+import re
 import sys
 import time
 import traceback
@@ -30,6 +31,8 @@ from spark_jobs.processes import (
     print_lines,
     set_environment,
 )
+from spark_jobs.storage.files import StoreUnavailable
+from spark_jobs.storage.host_cache import CacheUnavailable
 from spark_jobs.strategies.in_step.ports import PortTaken
 from spark_jobs.strategies.settings import Strategy
 from spark_jobs.trial import context
@@ -50,6 +53,7 @@ from spark_jobs.trial.precision import Precision, computing_in
 from spark_jobs.trial.random_numbers import seed_random_numbers
 from spark_jobs.trial.repeats import outcome_of
 
+_OF_DATA = re.compile(rf"\b(?:{StoreUnavailable.__name__}|{CacheUnavailable.__name__}): (.+)")
 _NO_VALUE = "it has returned; the value of worker 0 counts"
 
 
@@ -233,12 +237,12 @@ def stopped(
 
 
 def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
+    if message := _of_machine(error):
+        return Outcome.failed(trial, "machine", message, seconds=seconds)
     match error:
         case NotConnected():
             failure = Failure(kind="machine", message=str(error), unreached=error.unreached)
             return Outcome(trial, "failed", error=failure, seconds=seconds)
-        case PortTaken() | context.MachineError():
-            return Outcome.failed(trial, "machine", str(error), seconds=seconds)
         case AmbiguousObjective():
             return Outcome.failed(trial, "ambiguous objective", str(error), seconds=seconds)
         case UnusableReturn():
@@ -252,6 +256,20 @@ def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
     if kind == "memory":
         message = f"{message}; {out_of_memory.limits()}"
     return Outcome.failed(trial, kind or "user error", message, _traceback(error), seconds)
+
+
+def _of_machine(error: BaseException) -> str:
+    """Return the message of an error of the host or of a store; '' for any other error.
+
+    Where a generator of `tf.data` raises one, TensorFlow's error has its class and message as text.
+    """
+    if isinstance(error, PortTaken | context.MachineError | StoreUnavailable | CacheUnavailable):
+        return str(error)
+    if str(type(error).__module__).partition(".")[0] == "tensorflow":
+        with contextlib.suppress(Exception):  # a class of the user may pass for TensorFlow's
+            found = _OF_DATA.search(str(error))
+            return found[1] if found else ""
+    return ""
 
 
 def _one_line(error: BaseException) -> str:

@@ -8,10 +8,11 @@ from typing import ClassVar
 
 import fsspec
 import pytest
+import requests
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from spark_jobs.storage.files import CHUNK, LocalFiles, pieces
+from spark_jobs.storage.files import CHUNK, LocalFiles, StoreUnavailable, pieces
 from spark_jobs.storage.fsspec_files import FsspecFiles
 from spark_jobs.storage.locations import Location
 from tests.spark_jobs.storage.files_contract import FilesContract, WritableFilesContract
@@ -185,6 +186,29 @@ def test_an_error_of_a_store_is_an_oserror_that_names_the_location():
     fsspec.register_implementation("broken", BrokenFileSystem, clobber=True)
     location = Location.parse("broken://bucket/a")
     with pytest.raises(OSError, match="^broken://bucket/a: .*no credentials"):
+        FsspecFiles(location).status(location)
+
+
+class AwayFileSystem(MemoryFileSystem):
+    protocol = "away"
+    error = None
+
+    def info(self, path, **options):
+        raise self.error
+
+
+class ClientConnectionError(Exception):
+    """As of aiohttp, which is not installed here."""
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError(), requests.ConnectTimeout(), ClientConnectionError()], ids=repr
+)
+def test_a_store_that_does_not_answer_is_told_from_others(monkeypatch, error):
+    monkeypatch.setattr(AwayFileSystem, "error", error)
+    fsspec.register_implementation("away", AwayFileSystem, clobber=True)
+    location = Location.parse("away://bucket/a")
+    with pytest.raises(StoreUnavailable, match="^away://bucket/a: "):
         FsspecFiles(location).status(location)
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.storage.files import FileStatus
-from spark_jobs.storage.host_cache import CacheSettings, HostCache
+from spark_jobs.storage.host_cache import CacheSettings, CacheUnavailable, HostCache
 from spark_jobs.storage.locations import Location
 from tests import ROOT
 from tests.properties import examples
@@ -410,6 +410,7 @@ def test_a_file_larger_than_the_limit_is_refused_and_nothing_is_removed(files, f
     ) as caught:
         cache.fetch(files, file("large", 101))
     assert caught.value.errno == errno.ENOSPC
+    assert not isinstance(caught.value, CacheUnavailable)  # other hosts refuse it, too
     assert left_in(folder) == [kept]
     assert files.count() == 1
 
@@ -418,7 +419,7 @@ def test_the_default_limit_is_half_of_the_free_and_taken_bytes(files, folder):
     cache = limited(folder, 0)
     kept = fetch(cache, files, file())
     free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
-    with pytest.raises(OSError, match="more than the cache of this host may hold"):
+    with pytest.raises(CacheUnavailable, match="more than the cache of this host may hold"):
         cache.fetch(
             files,
             FileStatus(
@@ -602,7 +603,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, files):
         cache = limited(folder, 10_000_000)
         try:
             cache.fetch(files, file(length=2_000_000))
-        except OSError as error:
+        except CacheUnavailable as error:
             assert error.errno == errno.ENOSPC
             assert "no room for the 2000000 bytes of hdfs://nn:8020/data/a, " in str(error)
             assert "set spark.experiment.cache.folder to a larger disk" in str(error)
@@ -612,6 +613,17 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, files):
         fetch(cache, files, file("small", 600_000))
     """
     run_program(program, disk / "copies", files.log, prefix=[*NAMESPACE, *SMALL_DISK, disk])
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+def test_a_disk_that_fails_is_told_from_a_file_that_cannot_be_read(cache, folder, number):
+    with pytest.raises(CacheUnavailable) as caught:
+        cache.fetch(BrokenFiles(OSError(number, "broken", str(folder))), file())
+    assert caught.value.errno == number
+    for error in (PermissionError(errno.EACCES, "no", "/a"), OSError("no permission")):
+        with pytest.raises(OSError) as caught:
+            cache.fetch(BrokenFiles(error), file())
+        assert caught.value is error
 
 
 def test_a_copy_that_cannot_be_written_leaves_nothing(folder, files):
