@@ -11,6 +11,7 @@ import datetime
 import errno
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -203,22 +204,22 @@ class WebHdfs:
 
     def rename(self, location: Location, new: Location, *, replace: bool = True) -> None:
         """Rename a file in one step."""
-        tries = 0
         # The options that rename in one step.
         options = "OVERWRITE" if replace else "NONE"
+        sent = self._client.sent
+        before = sent.number
 
         def send() -> None:
-            nonlocal tries
-            tries += 1
             try:
                 self._client._rename(location.path, destination=new.path, renameoptions=options)
             except hdfs.HdfsError as error:
                 if error.exception == "FileAlreadyExistsException" and not replace:
                     reason = os.strerror(errno.EEXIST)
                     raise FileExistsError(errno.EEXIST, reason, str(new)) from None
-                if error.exception != "FileNotFoundException" or tries == 1:
+                if error.exception != "FileNotFoundException" or sent.number == before + 1:
                     raise
-                self._client.status(new.path)  # an earlier try succeeded, and its answer was lost
+                # An earlier request succeeded, perhaps at another NameNode; its answer was lost.
+                self._client.status(new.path)
 
         self._ask(location, send)
 
@@ -306,12 +307,29 @@ class WebHdfs:
         )
 
 
+class _Sent(threading.local):
+    """The number of requests that a thread has sent."""
+
+    number = 0
+
+
 class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
+    """The package's client, which asks each NameNode once.
+
+    Attributes:
+        sent: The number of requests.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sent = _Sent()
+
     def resolve(self, hdfs_path: str) -> str:
         """Return a path unchanged: the package takes "#LATEST" for the newest file of a folder."""
         return hdfs_path
 
     def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        self.sent.number += 1
         answer: requests.Response = self._session.request(
             method,
             url,

@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import http.server
 import itertools
+import json
 import os
 import random
 import socket
@@ -295,6 +296,60 @@ def test_a_rename_whose_answer_was_lost_succeeds(files, root, client, monkeypatc
     files.rename(root.at(f"{folder}/a"), root.at(f"{folder}/b"), replace=replace)
     assert len(tries) == 1
     assert client.list(folder) == ["b"]
+
+
+class OtherNameNodes:
+    """A session to two NameNodes, or routers, of which the first one is lost in a rename.
+
+    Args:
+        renamed: Whether the file was renamed before.
+    """
+
+    def __init__(self, renamed):
+        self._renamed, self.asked = renamed, []
+
+    def request(self, method, url, *, params, **options):
+        self.asked.append((url.split("/")[2], params["op"]))
+        if len(self.asked) == 1:
+            raise requests.ReadTimeout("lost")
+        name = url.rpartition("/")[2]
+        if params["op"] == "RENAME" or name == ("a" if self._renamed else "b"):
+            missing = {"exception": "FileNotFoundException", "message": f"no {url}"}
+            return answer(404, {"RemoteException": missing})
+        return answer(200, {"FileStatus": {"type": "FILE", "length": 1, "modificationTime": 1}})
+
+
+def answer(status, content):
+    """Return an answer of WebHDFS."""
+    found = requests.Response()
+    found.status_code, found._content = status, json.dumps(content).encode()
+    return found
+
+
+TWO_NAMENODES = {
+    "dfs.nameservices": "ns",
+    "dfs.ha.namenodes.ns": "1,2",
+    "dfs.namenode.rpc-address.ns.1": "nn1:8020",
+    "dfs.namenode.rpc-address.ns.2": "nn2:8020",
+}
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_rename_whose_answer_one_namenode_lost_is_found_by_the_other(renamed, replace):
+    a, b = (Location("hdfs", "ns", f"/{name}") for name in "ab")
+    files = WebHdfs(a, HadoopSettings(TWO_NAMENODES), patience=0)
+    files._client._session = session = OtherNameNodes(renamed)
+    if renamed:
+        files.rename(a, b, replace=replace)
+    else:
+        with pytest.raises(FileNotFoundError, match="hdfs://ns/a"):
+            files.rename(a, b, replace=replace)
+    assert session.asked == [
+        ("nn1:9870", "RENAME"),
+        ("nn2:9870", "RENAME"),
+        ("nn2:9870", "GETFILESTATUS"),
+    ]
 
 
 @pytest.mark.slow
