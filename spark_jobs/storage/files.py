@@ -240,7 +240,7 @@ def content_of(files: Files, status: FileStatus) -> bytearray:
 
 
 def check_writable(files: WritableFiles, folder: Location) -> None:
-    """Create a folder if it is missing, and write, rename and remove a file in it.
+    """Create a folder if it is missing, and write, replace and remove a file in it.
 
     Raises:
         OSError: One of these failed.
@@ -249,14 +249,11 @@ def check_writable(files: WritableFiles, folder: Location) -> None:
         files.status(folder)  # reading shows a clear error if this is no WebHDFS, writing does not
     files.make_folder(folder)
     probe = folder.below(f".probe-{secrets.token_hex(8)}")
-    renamed = folder.below(f"{probe.name}-2")
     files.write(probe, b"1")  # an empty file does not count for quotas
     try:
-        files.rename(probe, renamed)
-    except OSError:
+        files.write(probe, b"2")  # by a rename, by which not every gateway to HDFS replaces a file
+    finally:
         files.remove(probe)
-        raise
-    files.remove(renamed)
 
 
 def entry_of(folder: Location, name: str) -> Location:

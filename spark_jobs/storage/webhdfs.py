@@ -211,7 +211,9 @@ class WebHdfs:
 
         def send() -> None:
             try:
-                self._client._rename(location.path, destination=new.path, renameoptions=options)
+                answer = self._client._rename(
+                    location.path, destination=new.path, renameoptions=options
+                )
             except hdfs.HdfsError as error:
                 if error.exception == "FileAlreadyExistsException" and not replace:
                     reason = os.strerror(errno.EEXIST)
@@ -220,6 +222,12 @@ class WebHdfs:
                     raise
                 # An earlier request succeeded, perhaps at another NameNode; its answer was lost.
                 self._client.status(new.path)
+            else:
+                if answer.content and not answer.json()["boolean"]:  # a NameNode's is empty
+                    raise OSError(
+                        f"{new}: {self._where} has renamed no file to it; HttpFS does not replace "
+                        "files, so give the address of a NameNode"
+                    )
 
         self._ask(location, send)
 

@@ -352,6 +352,60 @@ def test_a_rename_whose_answer_one_namenode_lost_is_found_by_the_other(renamed, 
     ]
 
 
+class Gateway:
+    """A session to an HttpFS, which does not know the options of a rename."""
+
+    def __init__(self):
+        self.files = {}
+
+    def request(self, method, url, *, params, **options):
+        path = url.partition("/webhdfs/v1")[2]
+        if params["op"] == "RENAME":
+            done = params["destination"] not in self.files
+            if done:
+                self.files[params["destination"]] = self.files.pop(path)
+            return answer(200, {"boolean": done})
+        if params["op"] == "DELETE":
+            return answer(200, {"boolean": self.files.pop(path, None) is not None})
+        if params["op"] == "GETFILESTATUS":
+            missing = {"exception": "FileNotFoundException", "message": f"no {url}"}
+            return answer(404, {"RemoteException": missing})
+        return answer(200, {"boolean": True})
+
+
+@pytest.fixture
+def gateway(monkeypatch):
+    gateway = Gateway()
+    with contextlib.closing(
+        WebHdfs(Location.parse("webhdfs://gateway:14000/"), HadoopSettings(user="me"))
+    ) as files:
+
+        def write(path, *, data, **options):
+            gateway.files[path] = b"".join(data)
+
+        files._client._session = gateway
+        monkeypatch.setattr(files._client, "write", write)
+        yield files
+
+
+def test_a_gateway_that_replaces_no_file_is_an_error_that_says_so(gateway):
+    location = Location.parse("webhdfs://gateway:14000/a")
+    gateway.write(location, b"1")
+    error, message = refusal(lambda: gateway.write(location, b"2"))
+    assert not isinstance(error, ConnectionError)
+    assert message == (
+        "webhdfs://gateway:14000/a: http://gateway:14000 has renamed no file to it; "
+        "HttpFS does not replace files, so give the address of a NameNode"
+    )
+    assert gateway._client._session.files == {"/a": b"1"}
+
+
+def test_a_gateway_that_replaces_no_file_is_not_written_to(gateway):
+    with pytest.raises(OSError, match="HttpFS does not replace files"):
+        check_writable(gateway, Location.parse("webhdfs://gateway:14000/run"))
+    assert gateway._client._session.files == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["taker", "other"])
 def test_a_write_arrives_whole_when_a_datanode_hangs(
