@@ -18,15 +18,18 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Self
 
 import msgspec
 
 from spark_jobs.storage.files import CHANGED, Files, FileStatus
 from spark_jobs.storage.local_files import make_folder, open_new
+from spark_jobs.storage.locations import Location
 
 _KEY = re.compile("[0-9a-f]{32}")  # names of the folders of copies
+_LONGEST_NAME = 255  # bytes of a file's name
+_LONGEST_SUFFIX = 20
 _SHARE = 0.5  # share of the disk's free bytes that copies may take by default
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_HOST = (*_FULL, errno.EIO, errno.ENFILE, errno.EROFS)
@@ -125,7 +128,7 @@ class HostCache:
             if files.status(status.location) != status:  # parts of two versions, perhaps
                 raise OSError(f"{status.location}: {CHANGED}")
 
-        name = status.location.name
+        name = _name_of_copy(status.location)
         source = str(status.location)
         return self.build(identity(status), name, source, status.length, download, exact=True)
 
@@ -272,6 +275,20 @@ class HostCache:
             os.close(descriptor)
             raise
         return descriptor
+
+
+def _name_of_copy(location: Location) -> str:
+    """Return the name of a file's copy: the file's own, without a query, or a shorter one."""
+    if location.scheme in ("http", "https"):  # elsewhere a "?" is a character like others
+        location = location.at(location.path.partition("?")[0])
+    whole = location.name.encode(errors="surrogateescape")
+    if len(whole) <= _LONGEST_NAME:
+        return location.name or "data"
+    suffix = PurePosixPath(location.name).suffix
+    if len(suffix) > _LONGEST_SUFFIX:
+        suffix = ""
+    start = whole[: _LONGEST_NAME - len(suffix.encode(errors="surrogateescape"))]
+    return start.decode(errors="ignore") + suffix
 
 
 def identity(status: FileStatus) -> list[str | int]:

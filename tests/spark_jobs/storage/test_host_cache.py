@@ -331,6 +331,34 @@ def test_names_may_have_odd_characters(cache, files, name):
     assert files.count() == 1
 
 
+SIGNED = "X-Amz-Algorithm=AWS4&X-Amz-Security-Token=" + "IQoJ" * 300
+NAMES_OF_COPIES = [
+    (Location("https", "host", f"/data/train.tfrecord?{SIGNED}"), "train.tfrecord"),
+    (Location("https", "host", "/x.parquet?sig=a/b"), "x.parquet"),
+    (Location("http", "host", "/?download=1"), "data"),
+    (Location("s3", "host", f"/{'x' * 300}.csv"), f"{'x' * 251}.csv"),
+    (Location("s3", "host", f"/{'ü' * 300}.tar.gz"), f"{'ü' * 126}.gz"),
+    (Location("s3", "host", f"/a.{'x' * 300}"), f"a.{'x' * 253}"),
+]
+
+
+@pytest.mark.parametrize(("location", "name"), NAMES_OF_COPIES, ids=lambda value: str(value)[:20])
+def test_a_name_without_a_place_on_this_host_is_shortened(cache, files, location, name):
+    status = FileStatus(location=location, length=100, version="1", is_folder=False)
+    for _ in range(2):
+        assert fetch(cache, files, status).name == name
+    assert files.count() == 1
+
+
+def test_urls_with_other_queries_are_other_files(cache, files):
+    copies = set()
+    for query in "ab":
+        location = Location("https", "host", f"/train.tfrecord?{query}")
+        status = FileStatus(location=location, length=100, version="1", is_folder=False)
+        copies.add(fetch(cache, files, status))
+    assert len(copies) == 2
+
+
 ERRORS = [OSError(errno.EIO, "broken"), RuntimeError("broken"), KeyboardInterrupt("broken")]
 
 
