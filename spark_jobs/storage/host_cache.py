@@ -171,7 +171,7 @@ class HostCache:
             os.close(lock)
             with self._alone(digest):
                 if not _is_whole(built, size if exact else None):
-                    self._make_room(size)
+                    self._make_room(size, built.parent)
                     self._make(make, built, source, size)
 
     @_blamed_on_the_host()
@@ -205,21 +205,38 @@ class HostCache:
         try:
             part.unlink(missing_ok=True)  # of a process that was killed
             open_new(part).close()  # private to the user, however `make` opens it
+            self._fill(part, make, source, size)
+            if (written := part.stat().st_size) > size:
+                self._make_room(written, built.parent)
+            part.replace(built)
+        except BaseException:
+            shutil.rmtree(built.parent, ignore_errors=True)
+            raise
+
+    def _fill(self, part: Path, make: Callable[[Path], None], source: str, size: int) -> None:
+        try:
             make(part)
             with part.open("rb") as file:
                 os.fsync(file.fileno())  # else it may be empty after a power cut
-            part.replace(built)
-        except BaseException as error:
-            shutil.rmtree(built.parent, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in _FULL:
-                raise self._no_room(source, size) from None
+        except CacheUnavailable:
             raise
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            free = 0 if error.errno == errno.EDQUOT else shutil.disk_usage(self._folder).free
+            raise self._no_room(source, size, free + part.stat().st_size) from None
 
-    def _make_room(self, needed: int) -> None:
-        """Remove the least recently used copies until a new one fits."""
+    def _make_room(self, needed: int, new: Path) -> None:
+        """Remove the least recently used copies until a new one fits.
+
+        Args:
+            needed: Bytes of the new one.
+            new: Its folder.
+        """
         copies = sorted(self._copies(), key=lambda found: found[0])
+        limit = self._limit or self._share(sum(size for _, size, _ in copies))
+        copies = [found for found in copies if found[2] != new]
         taken = sum(size for _, size, _ in copies)
-        limit = self._limit or self._share(taken)
         if needed > limit:
             refused = OSError if self._limit else CacheUnavailable
             raise refused(
@@ -246,12 +263,14 @@ class HostCache:
                     size = sum(path.stat().st_size for path in folder.iterdir())
                     yield folder.stat().st_mtime, size, folder
 
-    def _no_room(self, source: str, size: int) -> OSError:
-        free = shutil.disk_usage(self._folder).free
+    def _no_room(self, source: str, size: int, free: int) -> CacheUnavailable:
+        what = f"the {size} bytes of {source}, {free} are free"
+        if size <= free:  # an estimate, which was too low
+            what = f"{source}, which decoded takes more than the {free} bytes that are free"
         return CacheUnavailable(
             errno.ENOSPC,
-            f"no room for the {size} bytes of {source}, {free} are free; set "
-            "spark.experiment.cache.folder to a larger disk, or read it in batches",
+            f"no room for {what}; set spark.experiment.cache.folder to a larger disk, or read it "
+            "in batches",
             str(self._folder),
         )
 

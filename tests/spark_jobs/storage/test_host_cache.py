@@ -318,6 +318,34 @@ def test_an_empty_file_of_unknown_size_is_made_anew(cache):
         os.truncate(built, 0)  # as after a power cut
 
 
+def build_table(cache, size, estimate=3, key="table"):
+    """Build a file of another size than it was thought to have, and release it."""
+    built, descriptor = cache.build(
+        key, "table", "it", estimate, lambda p: p.write_bytes(bytes(size))
+    )
+    os.close(descriptor)
+    return built
+
+
+def test_a_file_that_is_larger_than_its_estimate_removes_others_too(files, folder):
+    cache = limited(folder, 250)
+    old = {name: fetch(cache, files, file(name)) for name in "ab"}
+    used_long_ago(old["a"], 1)
+    table = build_table(cache, 101)
+    assert left_in(folder) == sorted([old["b"], table])
+    assert table.stat().st_size == 101
+
+
+def test_a_file_that_is_above_the_limit_once_it_is_built_is_refused(files, folder):
+    cache = limited(folder, 250)
+    kept = fetch(cache, files, file())
+    with pytest.raises(OSError, match=r"251 bytes are more than .* 250; raise spark\.exp"):
+        build_table(cache, 251)
+    assert left_in(folder) == [kept]
+    assert build_table(cache, 150).stat().st_size == 150
+    assert left_in(folder) != [kept]
+
+
 def test_a_deleted_copy_is_made_anew(cache, files):
     fetch(cache, files, file()).unlink()
     fetch(cache, files, file())
@@ -639,6 +667,13 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, files):
             sys.exit("2 MB on a disk of 1 MB")
         assert left_in(folder) == []
         fetch(cache, files, file("small", 600_000))
+        try:
+            build_table(cache, 2_000_000)
+        except CacheUnavailable as error:
+            free = 1_048_576 - 602_112
+            assert f"no room for it, which decoded takes more than the {free} bytes" in str(error)
+        else:
+            sys.exit("2 MB on a disk of 1 MB")
     """
     run_program(program, disk / "copies", files.log, prefix=[*NAMESPACE, *SMALL_DISK, disk])
 
