@@ -7,7 +7,10 @@ changed file is copied again. See `spark_jobs.storage.host_cache`.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -67,22 +70,48 @@ def open(path: str, mode: str = "rb", encoding: str | None = None) -> IO[Any]:  
     return builtins.open(copy, mode, encoding=text)  # the caller closes it
 
 
-def copied(files: Files, found: list[FileStatus], settings: DataSettings) -> list[Path]:
-    """Return this host's copies of files; files of this host are not copied."""
-    cache = HostCache(settings.cache)
-    return [
-        Path(status.location.path)
-        if status.location.scheme == "file"
-        else held(*cache.fetch(files, status))
-        for status in found
-    ]
+def copied(
+    files: Files,
+    found: list[FileStatus],
+    settings: DataSettings,
+    keep: Callable[[int], None] | None = None,
+) -> list[Path]:
+    """Return this host's copies of files; files of this host are not copied.
+
+    Args:
+        files: The store.
+        found: The files.
+        settings: The data settings.
+        keep: Called with the descriptor that keeps a copy. Default: `held` keeps it.
+    """
+    cache, keep = HostCache(settings.cache), keep or held
+    copies = []
+    for status in found:
+        if status.location.scheme == "file":
+            copies.append(Path(status.location.path))
+            continue
+        copy, descriptor = cache.fetch(files, status)
+        keep(descriptor)
+        copies.append(copy)
+    return copies
 
 
-def held(copy: Path, descriptor: int) -> Path:
+@contextlib.contextmanager
+def released() -> Iterator[Callable[[int], None]]:
+    """Yield a `keep` for `copied` that keeps copies until the end of the block."""
+    with contextlib.ExitStack() as kept:
+
+        def keep(descriptor: int) -> None:
+            kept.callback(os.close, descriptor)
+            _allow_one_more()
+
+        yield keep
+
+
+def held(descriptor: int) -> None:
     """Keep a copy until the trial ends; outside a trial, until this process ends.
 
     Args:
-        copy: The copy, as the cache returns it.
         descriptor: The descriptor that keeps it; closed if another one keeps the same copy.
     """
     trial = current()
@@ -90,7 +119,19 @@ def held(copy: Path, descriptor: int) -> Path:
     lock = os.fstat(descriptor)  # not the path: somebody may have removed the cache's folder
     if kept.setdefault((lock.st_dev, lock.st_ino), descriptor) != descriptor:
         os.close(descriptor)
-    return copy
+    else:
+        _allow_one_more()
+
+
+def _allow_one_more() -> None:
+    """Let this process have one more file open, up to its hard limit.
+
+    So copies take none from the train function. The limit is not raised by more: programs that it
+    starts may close all descriptors up to it, and `select` takes none above 1,023.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft not in (hard, resource.RLIM_INFINITY):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft + 1, hard))
 
 
 # As `TrialContext.held`, of calls outside a trial; a descriptor belongs to the process, too.

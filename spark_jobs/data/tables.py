@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search.errors import InvalidArgument, shown
-from spark_jobs.data.copies import copied, held, local_copy
+from spark_jobs.data.copies import copied, held, local_copy, released
 from spark_jobs.data.finding import data_settings, expanded, opened
 from spark_jobs.storage.host_cache import HostCache, identity
 from spark_jobs.storage.locations import Location
@@ -94,9 +94,10 @@ def _mapped(
         found = expanded(files, location)
 
         def make(part: Path) -> None:
-            copies = copied(files, found, settings)
             names = [status.location for status in found]
-            rows = decode(dict(zip(names, copies, strict=True)))
+            with released() as keep:  # only the table is read later
+                copies = copied(files, found, settings, keep)
+                rows = decode(dict(zip(names, copies, strict=True)))
             # Files, and parts of one, may have different categories; Arrow's format has one set.
             options = pyarrow.ipc.IpcWriteOptions(unify_dictionaries=True)
             with (
@@ -108,7 +109,8 @@ def _mapped(
         whole_key = [*key, *(identity(status) for status in found)]
         size = sum(status.length for status in found)
         cache = HostCache(settings.cache)
-        table = held(*cache.build(whole_key, "table.arrow", str(location), size, make))
+        table, descriptor = cache.build(whole_key, "table.arrow", str(location), size, make)
+    held(descriptor)
     with pyarrow.memory_map(str(table)) as source:
         return pyarrow.ipc.open_file(source).read_all()
 

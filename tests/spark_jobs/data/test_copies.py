@@ -143,3 +143,45 @@ print(copy)
     ended = run(program, TMPDIR=str(tmp_path))
     assert ended.returncode == 0, ended.stderr
     assert Path(ended.stdout.strip()).is_relative_to(tmp_path)
+
+
+def test_more_files_are_copied_than_a_process_may_usually_have_open(tmp_path):
+    program = """
+import io, resource
+import fsspec, pyarrow
+from pyarrow import parquet
+from experiment import data
+
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+file = io.BytesIO()
+parquet.write_table(pyarrow.table({"x": [1]}), file)
+for number in range(200):
+    fsspec.filesystem("memory").pipe_file(f"/data/{number}", file.getvalue())
+assert data.in_memory("memory:///data").num_rows == 200
+assert len(data.local_copy("memory:///data")) == 200
+assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == hard
+opened = [open("/dev/null") for _ in range(20)]  # as many as before
+"""
+    ended = run(program, TMPDIR=str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_copies_above_the_hard_limit_are_an_error(tmp_path):
+    program = """
+import errno, resource
+import fsspec
+from experiment import data
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 80))
+for number in range(200):
+    fsspec.filesystem("memory").pipe_file(f"/data/{number}", b"1")
+try:
+    data.local_copy("memory:///data")
+except OSError as error:
+    assert error.errno == errno.EMFILE
+else:
+    raise AssertionError
+"""
+    ended = run(program, TMPDIR=str(tmp_path))
+    assert ended.returncode == 0, ended.stderr

@@ -1,3 +1,4 @@
+import fcntl
 from pathlib import Path
 
 import pyarrow
@@ -46,6 +47,29 @@ def test_a_table_in_memory_is_decoded_once_and_mapped_by_all(folder, copies):
     maps = Path("/proc/self/maps").read_text()
     assert maps.count(str(decoded)) >= 2
     assert decoded.stat().st_nlink == 1
+
+
+def test_the_files_of_a_table_in_memory_are_released_once_it_is_there(remote, copies):
+    for name in "ab":
+        put_rows(f"{remote}/{name}.parquet", [{"n": 1}])
+    data.local_copy(f"{remote}/a.parquet")
+    data.in_memory(remote)
+    (kept,) = copies.glob("*/a.parquet")
+    (decoded,) = copies.glob("*/table.arrow")
+    (other,) = copies.glob("*/b.parquet")
+    assert not may_be_removed(kept)
+    assert not may_be_removed(decoded)
+    assert may_be_removed(other)
+
+
+def may_be_removed(copy):
+    """Return whether nobody holds the lock of a copy."""
+    with open(f"{copy.parent}.lock") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def test_a_table_in_memory_is_decoded_anew_when_a_file_changes(remote):
