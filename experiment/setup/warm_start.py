@@ -24,6 +24,7 @@ from search.trial import Evaluated
 from spark_jobs.messages import ProtocolError, decode, encode
 from spark_jobs.run_folder.paths import KNOWN, MANIFEST, RunPaths
 from spark_jobs.storage.local_files import open_regular, write_whole
+from spark_jobs.storage.refusals import refused
 
 OneRun: TypeAlias = str | os.PathLike[str] | Result | Results
 Runs: TypeAlias = OneRun | Sequence[OneRun]
@@ -71,6 +72,14 @@ def known_of(runs: Sequence[str], space: Space, settings: Settings) -> list[Eval
 def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
     with run_given_as("warm_start"), opened(name) as reader:
         run = read_run(reader.paths)
+    if _trains_a_population(run):
+        raise InvalidArgument(
+            "warm_start",
+            "runs of other searches than population_based_training",
+            repr(name),
+            "its trials continue the training of others with other hyperparameters, so their "
+            "values are not those of full trials",
+        )
     if differences := list(_differences(run, space, settings)):
         expected = "runs of the same space, direction and objective"
         raise InvalidArgument("warm_start", expected, f"{name!r}: " + "; ".join(differences))
@@ -89,6 +98,12 @@ def _in_full(trials: Sequence[TrialResult]) -> list[TrialResult]:
     ]
 
 
+def _trains_a_population(run: Run) -> bool:
+    searcher = run.manifest.algorithm.get("searcher")  # of each group of `search_each`
+    innermost = searcher if isinstance(searcher, dict) else run.manifest.algorithm
+    return innermost.get("type") == "population based training"
+
+
 def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
     before = run.manifest
     for what in ("direction", "optimization_key"):
@@ -100,10 +115,6 @@ def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
         yield "its trials were a list of points"
     else:
         yield from space_differences(run.result.space, space)
-    searcher = before.algorithm.get("searcher")  # of each group of `search_each`
-    innermost = searcher if isinstance(searcher, dict) else before.algorithm
-    if innermost.get("type") == "population based training":
-        yield "its trials continue from other trials"
 
 
 def _evaluated(space: Space, trials: Sequence[TrialResult | Evaluated]) -> list[Evaluated]:
@@ -134,4 +145,6 @@ def _read_known(run: OneRun, space: Space) -> list[Evaluated]:
             return []
         except (OSError, ProtocolError, ValueError) as error:
             got = f"{shown(str(find_run(run)), 300)}, whose {KNOWN} cannot be used: {error}"
+            if isinstance(error, OSError):
+                raise refused(error, "resume", "the folder of a run", got) from None
             raise InvalidArgument("resume", "the folder of a run", got) from None

@@ -36,8 +36,9 @@ class NevergradSearcher:
     allow, have a huge loss. With several objectives, which any optimizer takes, they have the
     largest loss so far in each: Nevergrad measures volumes by the largest of the first losses.
     `samples` is the optimizer's budget; an optimizer that plans by it cannot continue beyond it.
-    Configurations that the constraint does not allow count towards it, so the last trials of an
-    optimizer with no more points than that, such as 'LHSSearch', are random configurations.
+    The budget includes configurations that the constraint does not allow. An optimizer that has no
+    points beyond its budget, such as 'LHSSearch', therefore has too few, and the last trials are
+    random configurations.
 
     Many optimizers draw from `numpy.random`, and get random numbers of the search there during a
     call. Other threads that draw or seed them meanwhile change the trials, and lose their seed.

@@ -271,7 +271,7 @@ class HyperbandSearch:
         number = self._asked
         if parent is None:
             self._configurations += 1
-            if run.configuration >= len(self._points):  # they count from the start
+            if run.configuration >= len(self._points):  # they count as tried from the start
                 self._tried.add(run.point)
             run.bracket.begin()
         else:

@@ -40,7 +40,7 @@ class SampledSearch(CountedSearch):
         point = self._new_point() if given is None else self._space.encode(given)
         if point is None:
             return None
-        if given is None:  # the user's points count from the start
+        if given is None:  # the user's points count as tried from the start
             self._tried.add(point)
         self._in_flight[trial] = point
         return self._space.decode(point) if given is None else given

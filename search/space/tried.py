@@ -33,8 +33,9 @@ _COUNTED = 10_000
 class Tried:
     """The tried configurations of a space.
 
-    Points of the unit cube that decode to the same values are the same configuration. One with a
-    value between two steps, which only the user gives, is none of them.
+    Points of the unit cube that decode to the same values are the same configuration. A
+    configuration with a value between two steps, which only the user's points and those of earlier
+    runs have, never counts as tried.
 
     Args:
         space: The search space.

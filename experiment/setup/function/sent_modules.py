@@ -13,7 +13,11 @@ _PLACE = ("__file__", "__package__", "__path__")  # for relative imports, as clo
 
 
 def is_sent(names: Mapping[str, Any]) -> bool:
-    """Return whether the module with these globals is sent by value, or a package that has it."""
+    """Return whether a module is registered to be sent by value, or a package that contains it.
+
+    Args:
+        names: The globals of the module.
+    """
     registered = cloudpickle.list_registry_pickle_by_value()
     return any(f"{names.get('__name__')}.".startswith(f"{sent}.") for sent in registered)
 
@@ -32,8 +36,8 @@ class SentModules:
     def reduce(self, module: types.ModuleType) -> tuple[Any, ...]:
         """Reduce a module to the new one, whose contents are its state.
 
-        cloudpickle makes them arguments, which cannot refer to the module itself, as those of
-        modules that import each other do.
+        cloudpickle passes the contents to the call that makes the module. Contents that refer to
+        the module, as in modules that import each other, cannot be passed before it exists.
         """
         new, _ = self._make(vars(module))
         contents = vars(module).copy()

@@ -12,10 +12,16 @@ import tokenize
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from experiment.setup.function.modules import name_of as name_of_module
 from search.errors import shown
 
 _LONGEST = 1 << 20  # characters of a value that are compared
+_MOST = 1_000  # items of a list, tuple, dict or set that are looked at one by one
+
+_CONTAINERS = (tuple, list, dict, set, frozenset)
+_NUMBERS = (np.ndarray, np.generic)  # with a repr that depends on nothing else
 
 # The latter two: its file is being edited.
 _WITHOUT_SOURCE = (OSError, TypeError, SyntaxError, tokenize.TokenError)
@@ -57,14 +63,15 @@ def _method_of(train: Any) -> Callable[..., Any]:
     return method if inspect.ismethod(method) and not wraps else train
 
 
-def _text(function: Callable[..., Any], seen: set[object]) -> str:
+def _text(function: Callable[..., Any], seen: set[int]) -> str:
     """Return a function's source, and the values that are bound to it.
 
     For a lambda, without the call around it, in which the number of trials may change.
 
     Args:
         function: The function.
-        seen: The functions whose text was returned; a function may refer to itself.
+        seen: The ids of functions whose text was returned, and of what the value is in: both may
+            contain themselves.
     """
     bound: list[Any] = []
     while isinstance(function, functools.partial):
@@ -92,22 +99,40 @@ def _bound_by_definition(function: Any) -> Iterator[object]:
         function = getattr(function, "__wrapped__", None)
 
 
-def _shown_alike(value: object, seen: set[object]) -> str:
+def _shown_alike(value: Any, seen: set[int]) -> str:
     """Return a text that is the same in each process: no addresses, sets in order.
 
-    It is the name of a module, the text of a function, and the repr of another value.
+    Of a module it is the name, of a function its text, of a table or tensor the type and the shape,
+    of any other value its repr.
     """
-    if isinstance(value, tuple):  # such as a name with its value
-        return ", ".join(_shown_alike(item, seen) for item in value)
-    if isinstance(value, set | frozenset):
-        return "{" + ", ".join(sorted(_shown_alike(item, set(seen)) for item in value)) + "}"
     if inspect.ismodule(value):  # its repr has its folder
         return name_of_module(value)
-    if inspect.isfunction(value) and value not in seen:
-        seen.add(value)
+    if inspect.isfunction(value) and id(value) not in seen:
+        seen.add(id(value))
         with contextlib.suppress(*_WITHOUT_SOURCE):
             return _text(value, seen)
+    if isinstance(value, functools.partial):
+        value = ("partial", value.func, value.args, value.keywords)
+    if isinstance(value, _CONTAINERS) and len(value) <= _MOST and id(value) not in seen:
+        inside = seen | {id(value)}
+        items = value.items() if isinstance(value, dict) else value
+        texts = [_shown_alike(item, inside) for item in items]
+        return f"{type(value).__name__}({', '.join(_in_order(value, texts))})"
+    if not isinstance(value, _NUMBERS) and (shape := _shape_of(value)) is not None:
+        # The repr of a table depends on the width of the terminal.
+        return f"{type(value).__qualname__} {shown(shape, _LONGEST)}"
     return re.sub(" at 0x[0-9A-Fa-f]+", "", shown(value, _LONGEST))
+
+
+def _shape_of(value: Any) -> Any:
+    try:
+        return value.shape
+    except Exception:  # of any object
+        return None
+
+
+def _in_order(value: Any, texts: list[str]) -> list[str]:
+    return sorted(texts) if isinstance(value, set | frozenset) else texts
 
 
 def _lambdas(function: Callable[..., Any]) -> str:

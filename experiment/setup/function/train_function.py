@@ -242,9 +242,10 @@ class _LimitedBuffer(io.BytesIO):
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """Sends functions with their source; see `user_sources`. Modules by value: see `SentModules`.
+    """Sends functions with their source, and modules that are registered for it by value.
 
-    Refuses objects of Spark that can be pickled but not used in trials.
+    See `user_sources` and `SentModules`. Refuses objects of Spark that can be pickled but not used
+    in trials.
     """
 
     def __init__(self, buffer: io.BytesIO, take: TakeBuffer | None) -> None:
@@ -274,9 +275,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 
 def _is_imported(function: Any) -> bool:
     """Return whether executors import a function, so that a pickle has its name only."""
-    if function.__module__ == "__main__" or "<locals>" in function.__qualname__:
-        return False
-    return not is_sent({"__name__": function.__module__})
+    found: Any = sys.modules.get(function.__module__)
+    for part in getattr(function, "__qualname__", "").split("."):
+        found = getattr(found, part, None)
+    module = function.__module__
+    return found is function and module != "__main__" and not is_sent({"__name__": module})
 
 
 def _refuse_of_spark(kind: type) -> None:

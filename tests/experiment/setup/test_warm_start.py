@@ -143,7 +143,9 @@ def test_a_run_whose_trials_continue_from_others_is_refused(make, grouped):
     algorithm = PopulationTraining().to_json()
     if grouped:
         algorithm = {"type": "search each", "searcher": algorithm}
-    with pytest.raises(InvalidArgument, match="its trials continue from other trials"):
+    with pytest.raises(
+        InvalidArgument, match="runs of other searches than population_based_training, got"
+    ):
         known_of([str(make(trials=3, algorithm=algorithm))], SPACE, ACCURACY)
 
 

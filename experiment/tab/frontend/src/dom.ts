@@ -16,7 +16,7 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** A labelled choice among names; the titles are shown. One that the parent has stays: a new one would be closed. */
+/** A labelled choice among names; the titles are shown. One with this label that the parent has is kept: a new menu would be closed. */
 export function choice(
   parent: Element,
   label: string,
@@ -67,11 +67,13 @@ export function copyButton(parent: Element, text: () => string): void {
 
 /** Copy a text that is selected for that; return whether the browser did. */
 function copyBySelection(parent: Element, text: string): boolean {
+  const before = document.activeElement;
   const area = make('textarea', parent); // inside an open dialog: nothing outside it can be selected
   area.value = text;
   area.select();
   const copied = document.execCommand('copy');
   area.remove();
+  if (before instanceof HTMLElement) before.focus();
   return copied;
 }
 

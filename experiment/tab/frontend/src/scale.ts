@@ -44,12 +44,17 @@ export function logarithmic(title: string, low: number, high: number): Scale {
   return {title: `${title} (log)`, at, ticks};
 }
 
+/** A text for the axis; what is cut from a long one is its middle: its end has the hash that tells it apart. */
+function short(text: string): string {
+  return text.length > 24 ? `${text.slice(0, 14)}…${text.slice(-9)}` : text;
+}
+
 export function categorical(title: string, values: Value[]): Scale {
   const key = (value: Value) => `${typeof value} ${value}`;
   const places = new Map(values.map((value, index) => [key(value), (index + 0.5) / values.length]));
   const at = (value: Value | null | undefined) => (value === null || value === undefined ? null : (places.get(key(value)) ?? null));
   const every = Math.ceil(values.length / 20);
-  const ticks = values.filter((_, index) => index % every === 0).map((value) => ({at: at(value)!, text: shown(value).slice(0, 24)}));
+  const ticks = values.filter((_, index) => index % every === 0).map((value) => ({at: at(value)!, text: short(shown(value))}));
   return {title, at, ticks};
 }
 

@@ -1,6 +1,7 @@
 import functools
 import hashlib
 import inspect
+import itertools
 import subprocess
 import sys
 import types
@@ -40,6 +41,24 @@ def trained_for(epochs):
         return lr * epochs
 
     return train
+
+
+def inside_itself(value):
+    values = [value]
+    values.append(values)
+    return values
+
+
+class Table:
+    """A table whose repr depends on something else."""
+
+    reprs = itertools.count()
+
+    def __init__(self, rows):
+        self.shape = (rows, 2)
+
+    def __repr__(self):
+        return str(next(self.reprs))
 
 
 def trained_with(model):
@@ -119,6 +138,34 @@ def test_a_function_without_source_is_hashed_by_its_pickled_bytes_or_its_name():
         # Sets of one process have different orders, too.
         (functools.partial(fits, {0, 8}), functools.partial(fits, {8, 0}), fits),
         (functools.partial(fits, seed={0, 8}), functools.partial(fits, seed={8, 0}), fits),
+        (
+            functools.partial(fits, [{"metrics": {0, 8}}]),
+            functools.partial(fits, [{"metrics": {8, 0}}]),
+            functools.partial(fits, [{"metrics": {8}}]),
+        ),
+        (functools.partial(fits, (1,)), functools.partial(fits, (1,)), functools.partial(fits, 1)),
+        (
+            functools.partial(fits, set()),
+            functools.partial(fits, set()),
+            functools.partial(fits, {}),
+        ),
+        (
+            functools.partial(fits, ((1, 2), 3)),
+            functools.partial(fits, ((1, 2), 3)),
+            functools.partial(fits, ((1,), 2, 3)),
+        ),
+        (
+            functools.partial(fits, [trained_for(1)]),
+            functools.partial(fits, [trained_for(1)]),
+            functools.partial(fits, [trained_for(2)]),
+        ),
+        (functools.partial(fits, inside_itself(1)),) * 2
+        + (functools.partial(fits, inside_itself(2)),),
+        (
+            functools.partial(fits, Table(1)),
+            functools.partial(fits, Table(1)),
+            functools.partial(fits, Table(2)),
+        ),
         (Model({0, 8}).train, Model({8, 0}).train, Model({0, 9}).train),
         (Model(3).train, Model(3).train, Model(9).train),
         (Model(3).build, Model(9).build, Model(3).train),

@@ -728,5 +728,10 @@ def test_a_function_with_a_cache_that_executors_import_is_sent_by_its_name():
     assert sent(fnmatch._compile_pattern) is fnmatch._compile_pattern
 
 
+@pytest.mark.parametrize("function", [fnmatch.fnmatchcase, functools.partial(fnmatch.fnmatchcase)])
+def test_a_cache_around_a_function_that_executors_import_is_sent(function):
+    assert sent(functools.cache(function))("a", "[a-c]")
+
+
 def test_a_function_that_executors_import_is_sent_by_its_name():
     assert len(pickle_function(accepts_lr)) < 200

@@ -28,7 +28,8 @@ function one(term: string, columns: Column[]): (trial: Trial) => boolean {
 }
 
 function compare(value: ReturnType<Column['value']>, operator: string, wanted: string): boolean {
-  const equal = typeof value === 'number' ? value === Number(wanted) : shown(value).toLowerCase() === wanted.toLowerCase();
+  const [words, sought] = [shown(value), wanted].map((text) => text.toLowerCase());
+  const equal = typeof value === 'number' ? value === Number(wanted) : words === sought || words === `'${sought}'`;
   if (operator === '=') return equal;
   if (operator === '!=') return !equal;
   if (value === null) return false;

@@ -72,8 +72,10 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
       void compare();
     });
     drawCurves(figure, runs.map((run, index) => progress(run, LINES[index], axis)), axis === 'trials' ? 'trials ended' : 'seconds', together(runs));
-    beside.replaceChildren(); // after the curves, which ask for the layout: without the table the place in it would be lost
+    const left = beside.querySelector('.scroll')?.scrollLeft ?? 0;
+    beside.replaceChildren(); // not before the curves are drawn, for which the browser computes the layout: without the table it would scroll up
     sideBySide(beside, runs);
+    beside.querySelector('.scroll')!.scrollLeft = left;
   }
 
   drawList();
