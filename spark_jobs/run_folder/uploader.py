@@ -157,31 +157,40 @@ class Uploader:
     def _upload_checkpoints(self, found: dict[str, Look], *, everything: bool) -> bool:
         """Upload the folder for checkpoints, unless it may still be written to.
 
+        If it has not changed for a round, it was whole when it was found, and so is what was sent.
+        Else it may have been found in the middle of a save.
+
         Returns:
             Whether all that was found in it is there. Until then, none of it is removed.
         """
+        checkpoints = _checkpoints_in(found)
         changed = [
             (name, look)
-            for name, look in sorted(found.items(), key=_age)
-            if name.startswith(_CHECKPOINTS) and self._uploaded.get(name) != look
+            for name, look in sorted(checkpoints.items(), key=_age)
+            if self._uploaded.get(name) != look
         ]
+        quiet = _CHECKPOINTS not in self._changes
         if not everything:
             for name, look in changed:
                 self._check_not_refused(name, look)
             if not self._is_due(_CHECKPOINTS):
                 return False
         self._changes.pop(_CHECKPOINTS, None)
+        if not (quiet or everything or changed):  # the next checkpoint may be about to be saved
+            return False
         try:
             for name, look in self._until_stopped(changed):
                 if self._sent.get(name) != look:
                     self._send(name, look)
             if self._closing.is_set():
                 return False
+            if not quiet:
+                self._check_unchanged(checkpoints)
             self._give_names(changed)
         except ConnectionError:
             raise
         except OSError:
-            if all(itertools.starmap(self._is_still, changed)):  # refused, as above a quota
+            if any(itertools.starmap(self._why_refused, changed)):  # as above a quota
                 self._remove_parts()  # they take up room for other files
             raise
         self._remove_parts()
@@ -193,13 +202,19 @@ class Uploader:
         with self._noted(name, look):
             self._make_folder(_PARTS)
             self._write_whole(name, look, self._parts.setdefault(name, part))
+        if not self._is_still(name, look):  # a file in its place may have been sent
+            raise OSError(f"{self._source / name}: {CHANGED}")
         self._sent[name] = look
 
+    def _check_unchanged(self, checkpoints: dict[str, Look]) -> None:
+        """Raise an OSError if a checkpoint was saved or removed since they were found."""
+        now, _ = files_below(self._source)
+        if changed := _checkpoints_in(now).items() ^ checkpoints.items():
+            raise OSError(f"{self._source / min(changed)[0]}: {CHANGED}")
+
     def _give_names(self, sent: list[tuple[str, Look]]) -> None:
-        """Move checkpoints to their places, unless one of them has changed since it was sent."""
+        """Move checkpoints to their places, once the store has taken the names of all folders."""
         for name, look in sent:
-            if not self._is_still(name, look):
-                raise OSError(f"{self._source / name}: {CHANGED}")
             with self._noted(name, look):
                 self._make_folder(_parent(name))
         for name, look in sent:
@@ -239,9 +254,12 @@ class Uploader:
 
     def _check_not_refused(self, name: str, look: Look) -> None:
         """Raise the error of a refused file, which may be large: it is sent again at the end."""
-        before, why = self._refused.get(name, (None, None))
-        if why is not None and before == look:
+        if why := self._why_refused(name, look):
             raise why
+
+    def _why_refused(self, name: str, look: Look) -> OSError | None:
+        before, why = self._refused.get(name, (None, None))
+        return why if before == look else None
 
     def _count_changes(self, found: dict[str, Look]) -> None:
         """Note what has changed since the last round."""
@@ -352,6 +370,10 @@ def _collected(errors: list[OSError]) -> Iterator[None]:
 def _unit(name: str) -> str:
     """Return the folder for checkpoints for a file in it, else the name."""
     return _CHECKPOINTS if name.startswith(_CHECKPOINTS) else name
+
+
+def _checkpoints_in(found: dict[str, Look]) -> dict[str, Look]:
+    return {name: look for name, look in found.items() if _unit(name) == _CHECKPOINTS}
 
 
 def _parent(name: str) -> str:

@@ -331,6 +331,76 @@ class TestCheckpoints:
         uploader.upload()
         assert tree(target) == tree(source) == self.NEW
 
+    @pytest.fixture
+    def keep_changing(self, uploader, save):
+        """Change a checkpoint in each round until one is due in which it need not be whole."""
+
+        def keep_changing():
+            for number in range(4):
+                save({"checkpoint/a": b"%d" % number})
+                uploader.upload(everything=False)
+
+        return keep_changing
+
+    def test_a_checkpoint_to_which_a_file_is_saved_meanwhile_does_not_get_its_names(
+        self, uploader, source, target, save, keep_changing, fail_at
+    ):
+        save(self.OLD)
+        uploader.upload()
+        keep_changing()
+        shutil.rmtree(source / "checkpoint")
+        save({"checkpoint/6/index": b"6"})
+        fail_at(0, lambda: save({"checkpoint/6/data": b"6"}))
+        with pytest.raises(OSError, match=r"checkpoint/6/data: it was changed meanwhile"):
+            uploader.upload(everything=False)
+        visible = {n: d for n, d in tree(target).items() if not n.startswith(".part-")}
+        assert visible == self.OLD
+        for _ in range(2):
+            uploader.upload(everything=False)
+        assert tree(target) == tree(source)
+
+    def test_a_checkpoint_stays_there_while_the_next_one_is_about_to_be_saved(
+        self, uploader, source, target, save, keep_changing
+    ):
+        save(self.OLD)
+        uploader.upload()
+        keep_changing()
+        shutil.rmtree(source / "checkpoint")
+        uploader.upload(everything=False)
+        assert tree(target) == self.OLD
+        save(self.NEW)
+        for _ in range(2):
+            uploader.upload(everything=False)
+        assert tree(target) == self.NEW
+
+    @pytest.mark.parametrize("change", ["rewritten", "removed", "added"])
+    def test_a_checkpoint_that_was_sent_gets_its_names_though_the_next_one_is_being_saved(
+        self, uploader, source, target, save, fail_at, change
+    ):
+        def begin_the_next():
+            if change == "removed":
+                (source / "checkpoint" / "a").unlink()
+            else:
+                save({"checkpoint/a" if change == "rewritten" else "checkpoint/z": b"newer"})
+
+        save(self.OLD)
+        uploader.upload(everything=False)
+        fail_at(1, begin_the_next)
+        uploader.upload(everything=False)
+        assert tree(target) == self.OLD
+        uploader.upload()
+        assert tree(target) == tree(source)
+
+    def test_a_file_that_is_rewritten_just_before_it_is_sent_gets_no_name(
+        self, uploader, target, save, fail_at
+    ):
+        save(self.OLD)
+        uploader.upload(everything=False)
+        fail_at(1, lambda: save({"checkpoint/b/c": b"newer"}))
+        with pytest.raises(OSError, match=r"checkpoint/b/c: it was changed meanwhile"):
+            uploader.upload(everything=False)
+        assert not (target / "checkpoint").exists()
+
     def test_checkpoints_with_a_new_name_each_replace_the_former_ones_when_they_are_there(
         self, uploader, source, target, save
     ):
