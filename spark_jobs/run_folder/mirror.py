@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from spark_jobs.run_folder.paths import OUTCOME, WORKERS, only_grows
@@ -24,15 +25,22 @@ class Mirror:
         source: The run's folder in the store.
         target: An existing folder of this host.
         wanted: Matches the full relative paths to fetch; paths of folders end with "/".
+        grows: Returns whether the file of a relative path is append-only.
     """
 
     def __init__(
-        self, files: Files, source: Location, target: Path, wanted: re.Pattern[str]
+        self,
+        files: Files,
+        source: Location,
+        target: Path,
+        wanted: re.Pattern[str],
+        grows: Callable[[str], bool] = only_grows,
     ) -> None:
         self._files = files
         self._source = source
         self._target = target
         self._wanted = wanted
+        self._grows = grows
         self._fetched: dict[str, FileStatus] = {}
         self._ended: dict[str, str] = {}  # version of each folder with an outcome
         self._changed = False
@@ -108,7 +116,7 @@ class Mirror:
 
     def _fetch(self, name: str, status: FileStatus) -> None:
         path = self._target / name
-        if only_grows(name):
+        if self._grows(name):
             with os.fdopen(open_appending(path), "ab") as file:
                 if file.tell() > status.length:  # another file of the same name
                     file.truncate(0)

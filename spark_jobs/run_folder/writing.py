@@ -206,7 +206,7 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
                 part = to.with_name(f"{PART}{to.name}")  # a part must not pass for the whole
                 shutil.rmtree(part, ignore_errors=True)
                 make_folder(part)
-                mirror = Mirror(files, source, part, _WHOLE_FILES)
+                mirror = Mirror(files, source, part, _WHOLE_FILES, grows=lambda name: False)
                 if _is_copied(mirror) and any(path.is_file() for path in part.rglob("*")):
                     shutil.rmtree(to, ignore_errors=True)
                     part.replace(to)

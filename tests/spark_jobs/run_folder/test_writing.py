@@ -31,7 +31,7 @@ from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
-from tests.spark_jobs.run_folder.test_uploader import Watched, wait_until
+from tests.spark_jobs.run_folder.test_uploader import Watched, touch, wait_until
 
 _FOLDERS = itertools.count()
 _CONTENT = {
@@ -547,6 +547,26 @@ class TestCheckpoints:
         keep(7, 1, model_keras=b"before")
         write_meanwhile(1, iter([again]))
         assert given(7, 2) == {"model.keras": again}
+
+    @pytest.mark.parametrize("name", ["state.jsonl", "train.log", "tfevents-model/x.h5"])
+    @pytest.mark.parametrize("again", [b"2222", b"22222222"])
+    def test_a_checkpoint_that_is_rewritten_meanwhile_is_not_mixed_whatever_its_name(
+        self, in_place, given, monkeypatch, name, again
+    ):
+        """Train functions rewrite checkpoints in place, also those that end as a log does."""
+
+        def read_first(status, sink, offset=0):
+            read(status, sink, offset)
+            if path.read_bytes() == b"1111":
+                path.write_bytes(again)
+                touch(path)
+
+        read = in_place.files.read
+        monkeypatch.setattr(in_place.files, "read", read_first)
+        path = Path(in_place.location.path, attempt_name(7), "checkpoint", name)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"1111")
+        assert given(7, 2) == {name: again}
 
     def test_a_checkpoint_that_is_written_all_the_time_is_not_used(
         self, keep, given, write_meanwhile
