@@ -115,7 +115,7 @@ class Uploader:
             whole = False  # whether the checkpoints there are those here
             with _collected(refused):
                 whole = self._upload_checkpoints(found, everything=everything)
-            others = [item for item in found.items() if not item[0].startswith(_CHECKPOINTS)]
+            others = [item for item in found.items() if _unit(item[0]) != _CHECKPOINTS]
             for name, look in self._until_stopped(sorted(others, key=_age)):
                 if self._uploaded.get(name) != look and name not in self._given_up:
                     with _collected(refused):
@@ -123,7 +123,7 @@ class Uploader:
             # What is in a folder that cannot be listed is unknown.
             gone = self._there - found.keys() if unlisted is None else set()
             for name in self._until_stopped(gone):
-                if whole or not name.startswith(_CHECKPOINTS):
+                if whole or _unit(name) != _CHECKPOINTS:
                     self._forget(name)
                     with _collected(refused):
                         self._files.remove(self._target.below(name))
@@ -368,8 +368,12 @@ def _collected(errors: list[OSError]) -> Iterator[None]:
 
 
 def _unit(name: str) -> str:
-    """Return the folder for checkpoints for a file in it, else the name."""
-    return _CHECKPOINTS if name.startswith(_CHECKPOINTS) else name
+    """Return the folder for checkpoints for a file in it whose name HDFS can have, else the name.
+
+    One with another name would keep all checkpoints away.
+    """
+    possible = ":" not in name and is_unicode(name)
+    return _CHECKPOINTS if possible and name.startswith(_CHECKPOINTS) else name
 
 
 def _checkpoints_in(found: dict[str, Look]) -> dict[str, Look]:

@@ -292,11 +292,11 @@ class TestCheckpoints:
         """HDFS refuses it when a file would get it."""
 
         def refuse(called, name):
-            if called == method and "b:c" in name:
+            if called == method and "b|c" in name:
                 raise OSError("invalid name")
 
         files.failing = refuse
-        save({"checkpoint/a": b"1", "checkpoint/b:c/b:c": b"2"})
+        save({"checkpoint/a": b"1", "checkpoint/b|c/b|c": b"2"})
         uploader.upload(everything=False)
         with pytest.raises(OSError, match="invalid name"):
             uploader.upload(everything=False)
@@ -310,14 +310,35 @@ class TestCheckpoints:
         self, uploader, files, target, save
     ):
         def refuse(method, name):
-            if method == "write" and ":" in name:
+            if method == "write" and "|" in name:
                 raise OSError("invalid name")
 
         files.failing = refuse
-        save({"checkpoint/a": b"1", "checkpoint/b:c": b"2"})
+        save({"checkpoint/a": b"1", "checkpoint/b|c": b"2"})
         with pytest.raises(OSError, match="invalid name"):
             uploader.upload()
         assert tree(target) == {}
+
+    @pytest.mark.parametrize("name", ["b:c", "b:c/d", os.fsdecode(b"b\xff")], ids=ascii)
+    def test_a_name_that_hdfs_cannot_have_keeps_no_other_checkpoint_away(
+        self, uploader, files, source, target, save, name
+    ):
+        def refuse(method, called):
+            if method in ("write", "make_folder") and ":" in called:
+                raise OSError("invalid name")
+
+        files.failing = refuse
+        save({**self.OLD, "checkpoint/former": b"1", f"checkpoint/{name}": b"1"})
+        uploader.upload(everything=False)
+        with pytest.raises(OSError, match="name"):
+            uploader.upload(everything=False)
+        assert tree(target) == {**self.OLD, "checkpoint/former": b"1"}
+        save(self.NEW)
+        (source / "checkpoint" / "former").unlink()
+        for _ in range(2):
+            with pytest.raises(OSError, match="name"):
+                uploader.upload(everything=False)
+        assert tree(target) == self.NEW
 
     def test_a_checkpoint_that_is_saved_while_it_is_uploaded_is_not_mixed_with_the_next_one(
         self, uploader, source, target, save, fail_at
