@@ -73,12 +73,15 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         message: The message in one line.
         traceback: The traceback in the trial's process, or ''.
         unreached: Whether a worker of the trial did not reach another one, which may be the cause.
+        of_store: Whether the store of the trial's data did not answer, which is not the host's
+            fault.
     """
 
     kind: FailureKind
     message: str
     traceback: str = ""
     unreached: bool = False
+    of_store: bool = False
 
     def __str__(self) -> str:
         return self.message

@@ -133,7 +133,7 @@ class AttemptEnds:
                 hosts.died(member.host, failed, error.message)
             return outcome.trial if outcome.trial in self._trials.state.waiting else None
         is_news = self._trials.take(member.slot, verdict.attempt, outcome)
-        if is_news and error is not None and error.kind == "machine":
+        if is_news and error is not None and error.kind == "machine" and not error.of_store:
             hosts.died(member.host, outcome.trial, error.message)
             for warning in self._roster.warnings():
                 self._warn(warning)

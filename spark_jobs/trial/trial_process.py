@@ -53,7 +53,7 @@ from spark_jobs.trial.precision import Precision, computing_in
 from spark_jobs.trial.random_numbers import seed_random_numbers
 from spark_jobs.trial.repeats import outcome_of
 
-_OF_DATA = re.compile(rf"\b(?:{StoreUnavailable.__name__}|{CacheUnavailable.__name__}): (.+)")
+_OF_DATA = re.compile(rf"\b({StoreUnavailable.__name__}|{CacheUnavailable.__name__}): (.+)")
 _NO_VALUE = "it has returned; the value of worker 0 counts"
 
 
@@ -237,12 +237,9 @@ def stopped(
 
 
 def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
-    if message := _of_machine(error):
-        return Outcome.failed(trial, "machine", message, seconds=seconds)
+    if failure := _of_machine(error):
+        return Outcome(trial, "failed", error=failure, seconds=seconds)
     match error:
-        case NotConnected():
-            failure = Failure(kind="machine", message=str(error), unreached=error.unreached)
-            return Outcome(trial, "failed", error=failure, seconds=seconds)
         case AmbiguousObjective():
             return Outcome.failed(trial, "ambiguous objective", str(error), seconds=seconds)
         case UnusableReturn():
@@ -258,18 +255,24 @@ def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
     return Outcome.failed(trial, kind or "user error", message, _traceback(error), seconds)
 
 
-def _of_machine(error: BaseException) -> str:
-    """Return the message of an error of the host or of a store; '' for any other error.
+def _of_machine(error: BaseException) -> Failure | None:
+    """Return the failure by an error of the host or of a store; None for any other error.
 
     Where a generator of `tf.data` raises one, TensorFlow's error has its class and message as text.
     """
-    if isinstance(error, PortTaken | context.MachineError | StoreUnavailable | CacheUnavailable):
-        return str(error)
+    match error:
+        case NotConnected():
+            return Failure(kind="machine", message=str(error), unreached=error.unreached)
+        case StoreUnavailable():
+            return Failure(kind="machine", message=str(error), of_store=True)
+        case PortTaken() | context.MachineError() | CacheUnavailable():
+            return Failure(kind="machine", message=str(error))
     if str(type(error).__module__).partition(".")[0] == "tensorflow":
         with contextlib.suppress(Exception):  # a class of the user may pass for TensorFlow's
-            found = _OF_DATA.search(str(error))
-            return found[1] if found else ""
-    return ""
+            if found := _OF_DATA.search(str(error)):
+                of_store = found[1] == StoreUnavailable.__name__
+                return Failure(kind="machine", message=found[2], of_store=of_store)
+    return None
 
 
 def _one_line(error: BaseException) -> str:

@@ -56,6 +56,7 @@ failures = st.builds(
     message=text,
     traceback=text,
     unreached=st.booleans(),
+    of_store=st.booleans(),
 )
 metrics = st.dictionaries(text, st.floats(), max_size=4)
 outcomes = st.builds(
@@ -333,8 +334,9 @@ def test_a_long_traceback_keeps_its_ends_and_fits():
 
 
 def test_a_failure_that_is_made_to_fit_keeps_its_other_facts():
-    failure = Failure(kind="machine", message="m" * 10**6, unreached=True)
-    assert fit(Outcome(0, "failed", error=failure)).error.unreached
+    failure = Failure(kind="machine", message="m" * 10**6, unreached=True, of_store=True)
+    kept = fit(Outcome(0, "failed", error=failure)).error
+    assert (kept.unreached, kept.of_store) == (True, True)
 
 
 def test_a_long_or_odd_reason_is_made_to_fit():

@@ -914,6 +914,7 @@ def test_json_has_all_facts_of_all_trials(call, finished):
             "message": "ValueError: too large",
             "traceback": TRACEBACK,
             "unreached": False,
+            "of_store": False,
         },
         "reason": "",
         "seconds": 2.5,

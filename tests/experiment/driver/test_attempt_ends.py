@@ -1,9 +1,11 @@
 """The ends of attempts, by outcomes and by losses of slots, through the coordinator."""
 
+import itertools
+
 import pytest
 
 from search.stopping.rules import Threshold
-from search.trial import Trial
+from search.trial import Failure, Outcome, Trial
 from spark_jobs.messages import (
     Attempt,
     Hello,
@@ -142,6 +144,18 @@ def test_a_host_on_which_three_trials_died_gets_no_more_trials_and_is_named(star
     trials, answer = search.run_to_the_end("1.1.0")
     assert sorted(trials) == list(range(9))
     assert search.coordinator.trials.done
+
+
+def test_a_store_that_does_not_answer_excludes_no_host(start):
+    search = start(points(4), "1.0.0", retries=1)
+    failure = Failure(kind="machine", message="hdfs://a/b: no WebHDFS", of_store=True)
+    answer = search.ask("1.0.0")
+    for trial, number in itertools.product(range(4), (1, 2)):
+        assert (answer.trial.id, answer.number) == (trial, number)
+        outcome = Outcome(trial, "failed", error=failure)
+        answer = search.hand_in("1.0.0", number, outcome)
+    assert search.warnings == []
+    assert [result.error for result in search.coordinator.trials.results] == [failure] * 4
 
 
 def test_a_search_ends_when_its_only_host_gets_no_more_trials(start):

@@ -425,6 +425,7 @@ def test_failures_without_a_limit_do_not_end_the_search(start):
         "message": "ValueError: no",
         "traceback": "",
         "unreached": False,
+        "of_store": False,
     }
 
 

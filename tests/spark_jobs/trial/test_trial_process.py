@@ -55,6 +55,7 @@ def test_data_that_the_machine_does_not_give_is_its_failure(tmp_path, error):
 
     failure = outcome_of(train, tmp_path).error
     assert failure.kind == ("machine" if error in OF_MACHINE else "user error")
+    assert failure.of_store == isinstance(error, StoreUnavailable)
     assert str(error) in failure.message
 
 
@@ -72,6 +73,7 @@ def test_an_error_in_a_generator_of_tensorflow_keeps_its_kind(tmp_path, error):
 
     failure = outcome_of(train, tmp_path).error
     assert failure.kind == ("machine" if error in OF_MACHINE else "user error")
+    assert failure.of_store == isinstance(error, StoreUnavailable)
     assert failure.message == str(error) or error in OF_USER
 
 
