@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,11 +107,25 @@ def _named(location: Location) -> Iterator[None]:
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "no such file or folder", str(location)) from None
     except Exception as error:  # every package has its own errors
-        if _NO_ANSWER & {base.__name__ for base in type(error).__mro__}:
+        if _is_outage(error):
             raise StoreUnavailable(f"{location}: {shown(error)}") from error
         if isinstance(error, OSError):
             raise
         raise OSError(f"{location}: {shown(error)}") from error
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Return whether a store does not answer, other than for a host name that does not exist."""
+    if not _NO_ANSWER & {base.__name__ for base in type(error).__mro__}:
+        return False
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
+            return False
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return True
 
 
 def _last_part(name: str) -> str:

@@ -2,6 +2,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import socket
 import stat
 from pathlib import Path
 from typing import ClassVar
@@ -210,6 +211,18 @@ def test_a_store_that_does_not_answer_is_told_from_others(monkeypatch, error):
     location = Location.parse("away://bucket/a")
     with pytest.raises(StoreUnavailable, match="^away://bucket/a: "):
         FsspecFiles(location).status(location)
+
+
+@pytest.mark.parametrize("reason", [socket.EAI_NONAME, socket.EAI_AGAIN])
+def test_a_host_name_that_does_not_exist_is_no_outage(monkeypatch, reason):
+    error = ClientConnectionError("no connection to s3.typo")
+    error.__context__ = socket.gaierror(reason, "as for getaddrinfo")
+    monkeypatch.setattr(AwayFileSystem, "error", error)
+    fsspec.register_implementation("away", AwayFileSystem, clobber=True)
+    location = Location.parse("away://bucket/a")
+    with pytest.raises(OSError, match=r"^away://bucket/a: .*s3\.typo") as caught:
+        FsspecFiles(location).status(location)
+    assert isinstance(caught.value, StoreUnavailable) == (reason == socket.EAI_AGAIN)
 
 
 class WebFileSystem(MemoryFileSystem):
