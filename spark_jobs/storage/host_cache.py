@@ -198,17 +198,19 @@ class HostCache:
             return
         raise PermissionError(errno.EACCES, f"{reason}; {hint}", str(self._folder))
 
-    @_blamed_on_the_host()
     def _make(self, make: Callable[[Path], None], built: Path, source: str, size: int) -> None:
-        make_folder(built.parent)
         part = built.with_name(".part")
         try:
-            part.unlink(missing_ok=True)  # of a process that was killed
-            open_new(part).close()  # private to the user, however `make` opens it
-            self._fill(part, make, source, size)
-            if (written := part.stat().st_size) > size:
+            with _blamed_on_the_host():
+                make_folder(built.parent)
+                part.unlink(missing_ok=True)  # of a process that was killed
+                open_new(part).close()  # private to the user, however `make` opens it
+                self._fill(part, make, source, size)
+                written = part.stat().st_size
+            if written > size:
                 self._make_room(written, built.parent)
-            part.replace(built)
+            with _blamed_on_the_host():
+                part.replace(built)
         except BaseException:
             shutil.rmtree(built.parent, ignore_errors=True)
             raise

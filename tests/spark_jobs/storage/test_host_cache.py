@@ -339,8 +339,11 @@ def test_a_file_that_is_larger_than_its_estimate_removes_others_too(files, folde
 def test_a_file_that_is_above_the_limit_once_it_is_built_is_refused(files, folder):
     cache = limited(folder, 250)
     kept = fetch(cache, files, file())
-    with pytest.raises(OSError, match=r"251 bytes are more than .* 250; raise spark\.exp"):
+    with pytest.raises(
+        OSError, match=r"251 bytes are more than .* 250; raise spark\.exp"
+    ) as caught:
         build_table(cache, 251)
+    assert type(caught.value) is OSError  # other hosts refuse it, too
     assert left_in(folder) == [kept]
     assert build_table(cache, 150).stat().st_size == 150
     assert left_in(folder) != [kept]
