@@ -109,8 +109,9 @@ def _named(location: Location) -> Iterator[None]:
     except Exception as error:  # every package has its own errors
         if _is_outage(error):
             raise StoreUnavailable(f"{location}: {shown(error)}") from error
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and (error.errno is None or type(error) is not OSError):
             raise
+        # Without a number, which would pass for one of this host's disk: s3fs often gives EIO.
         raise OSError(f"{location}: {shown(error)}") from error
 
 

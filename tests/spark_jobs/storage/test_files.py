@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import importlib.util
 import io
@@ -13,8 +14,9 @@ import requests
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from spark_jobs.storage.files import CHUNK, LocalFiles, StoreUnavailable, pieces
+from spark_jobs.storage.files import CHUNK, FileStatus, LocalFiles, StoreUnavailable, pieces
 from spark_jobs.storage.fsspec_files import FsspecFiles
+from spark_jobs.storage.host_cache import CacheSettings, HostCache
 from spark_jobs.storage.locations import Location
 from tests.spark_jobs.storage.files_contract import FilesContract, WritableFilesContract
 
@@ -197,6 +199,9 @@ class AwayFileSystem(MemoryFileSystem):
     def info(self, path, **options):
         raise self.error
 
+    def open(self, path, mode, **options):
+        raise self.error
+
 
 class ClientConnectionError(Exception):
     """As of aiohttp, which is not installed here."""
@@ -211,6 +216,19 @@ def test_a_store_that_does_not_answer_is_told_from_others(monkeypatch, error):
     location = Location.parse("away://bucket/a")
     with pytest.raises(StoreUnavailable, match="^away://bucket/a: "):
         FsspecFiles(location).status(location)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_an_error_of_a_store_passes_for_none_of_this_hosts_disk(monkeypatch, number, tmp_path):
+    """As s3fs gives an EIO for any answer that it does not know."""
+    monkeypatch.setattr(AwayFileSystem, "error", OSError(number, "We encountered an error"))
+    fsspec.register_implementation("away", AwayFileSystem, clobber=True)
+    location = Location.parse("away://bucket/a")
+    cache = HostCache(CacheSettings(str(tmp_path)))
+    status = FileStatus(location=location, length=1, version="1", is_folder=False)
+    with pytest.raises(OSError, match="^away://bucket/a: .*We encountered an error") as caught:
+        cache.fetch(FsspecFiles(location), status)
+    assert type(caught.value) is OSError
 
 
 @pytest.mark.parametrize("reason", [socket.EAI_NONAME, socket.EAI_AGAIN])
