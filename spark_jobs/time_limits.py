@@ -63,9 +63,9 @@ HDFS_OUTAGE = 60.0
 """For retries of a call to HDFS: long enough to repeat a call that hung."""
 
 OUTAGE = 600.0
-"""For retries of a slot whose driver does not answer, of slot and driver on a run's folder, and of
-a trial on its data: far above `HDFS_OUTAGE`, so that a failed call is repeated, and above
-`LEAVING`, by which a slot that can read the driver's mark has left."""
+"""For retries of a slot whose driver does not answer, and of slot and driver on a run's folder: far
+above `HDFS_OUTAGE`, so that a failed call is repeated, and above `LEAVING`, by which a slot that
+can read the driver's mark has left."""
 
 # Lost slots. Where Spark does not report them, the driver infers them from their silence.
 

@@ -7,7 +7,6 @@ import fnmatch
 import re
 from dataclasses import replace
 
-from spark_jobs import time_limits
 from spark_jobs.storage.files import Files, FileStatus
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
@@ -91,12 +90,8 @@ def data_settings() -> DataSettings:
 
 
 def opened(location: Location, settings: DataSettings) -> contextlib.closing[Files]:
-    """Return the store of a location, which the end of a block closes.
-
-    In a trial, failed requests to HDFS are repeated as long as for the run's folder.
-    """
-    patience = None if current() is None else time_limits.OUTAGE
-    return contextlib.closing(files_at(location, settings.hadoop, patience=patience))
+    """Return the store of a location, which the end of a block closes."""
+    return contextlib.closing(files_at(location, settings.hadoop))
 
 
 def expanded(files: Files, location: Location) -> list[FileStatus]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from spark_jobs.data.copies import copied
 from spark_jobs.data.finding import data_settings, expanded, opened
 from spark_jobs.storage.files import CHANGED, Files, FileStatus
 from spark_jobs.storage.locations import Location
+from spark_jobs.trial.context import DataSettings
 
 if TYPE_CHECKING:
     import tensorflow
@@ -96,15 +96,12 @@ def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:
     """
     if size < 1:
         raise InvalidArgument("size", "at least 1", shown(size))
-    location = Location.parse(path)
-    # The store of this thread's trial: another one may iterate.
-    return _batches(opened(location, data_settings()), location, size)
+    # The settings of this thread's trial: another one may iterate.
+    return _batches(Location.parse(path), data_settings(), size)
 
 
-def _batches(
-    store: contextlib.closing[Files], location: Location, size: int
-) -> Iterator[list[bytes]]:
-    with store as files:
+def _batches(location: Location, settings: DataSettings, size: int) -> Iterator[list[bytes]]:
+    with opened(location, settings) as files:
         batch: list[bytes] = []
         for status in expanded(files, location):
             for record in _records(files, status):

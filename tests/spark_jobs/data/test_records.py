@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from experiment import data
 from search.errors import InvalidArgument
-from spark_jobs import time_limits
 from spark_jobs.data import finding
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.host_cache import CacheSettings
@@ -136,12 +135,11 @@ def test_streamed_records_are_the_records_in_their_order(files, size, step):
 def test_another_thread_streams_records_with_the_settings_of_the_call(
     remote, tmp_path, monkeypatch
 ):
-    def note(location, hadoop, *, patience):
+    def note(location, hadoop):
         used.append(hadoop)
-        patient.append(patience)
         return files_at(location, hadoop)
 
-    patient, used, own = [], [], DataSettings(HadoopSettings(user="own"))
+    used, own = [], DataSettings(HadoopSettings(user="own"))
     monkeypatch.setattr(finding, "files_at", note)
     put(f"{remote}/a", as_tfrecords([b"a"]))
     with entered(TrialContext(params={}, folder=tmp_path, data=own)):
@@ -149,7 +147,6 @@ def test_another_thread_streams_records_with_the_settings_of_the_call(
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(list, batches).result() == [[b"a"]]
     assert used == [own.hadoop]
-    assert patient == [time_limits.OUTAGE]
 
 
 @pytest.mark.parametrize("cut", [1, 5, 12, 20])

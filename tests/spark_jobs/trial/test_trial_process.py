@@ -8,10 +8,10 @@ import cloudpickle
 import pytest
 
 from search.trial import Trial
-from spark_jobs import time_limits
 from spark_jobs.messages import Attempt
 from spark_jobs.storage.files import StoreUnavailable
 from spark_jobs.storage.host_cache import CacheUnavailable
+from spark_jobs.storage.webhdfs import WebHdfs
 from spark_jobs.trial.trial_process import Program, evaluate
 
 
@@ -37,7 +37,7 @@ def outcome_of(train, folder):
 
 FULL = "no room for the 9 bytes of hdfs://a/b"
 OF_MACHINE = [
-    StoreUnavailable("hdfs://a/b: HDFS failed for 600 s: SafeModeException"),
+    StoreUnavailable("hdfs://a/b: HDFS failed for 60 s: SafeModeException"),
     CacheUnavailable(errno.ENOSPC, FULL, "/tmp/cache"),
 ]
 OF_USER = [
@@ -100,8 +100,8 @@ def test_an_error_that_cannot_be_read_is_the_users(tmp_path, kind):
     assert outcome_of(train, tmp_path).error.kind == "user error"
 
 
-def test_a_store_that_does_not_answer_is_asked_as_long_as_that_of_a_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(time_limits, "OUTAGE", 0.25)
+def test_a_store_that_does_not_answer_is_asked_as_long_as_outside_of_a_trial(tmp_path, monkeypatch):
+    monkeypatch.setattr(WebHdfs.__init__, "__defaults__", (0.25,))
 
     def train():
         from experiment import data
@@ -112,5 +112,5 @@ def test_a_store_that_does_not_answer_is_asked_as_long_as_that_of_a_run(tmp_path
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         failure = outcome_of(train, tmp_path).error
-    assert failure.kind == "machine"
+    assert (failure.kind, failure.of_store) == ("machine", True)
     assert "within 0.25 s (Connection refused)" in failure.message
