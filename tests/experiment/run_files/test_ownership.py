@@ -19,10 +19,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiment.run_files import ownership
 from experiment.run_files.ownership import owned, owner_of
 from search.errors import InvalidArgument
 from spark_jobs.run_folder.marks import Mark, Origin, Silence
 from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from tests.experiment.run_files.owning import Place, race
@@ -254,6 +256,23 @@ def test_a_waiting_driver_continues_when_an_owner_has_removed_its_file(place):
     place.put("000001.json", mark_of(host="elsewhere", released=True))
     assert waiting.hear() == "owned"
     assert waiting.ask("release") == "released"
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_faster_drivers_mark_that_passes_for_the_own_one_is_not_taken(place, monkeypatch):
+    """As on HDFS, where the answer to a rename is lost."""
+
+    class Losing(LocalFiles):
+        def rename(self, location, new, *, replace=True):
+            if new.name == "000001.json":
+                self.remove(location)
+                place.put(new.name, mark_of(host="faster", released=True))
+            else:
+                super().rename(location, new, replace=replace)
+
+    monkeypatch.setattr(ownership, "writable_files_at", lambda location, hadoop: Losing())
+    with taking(place) as ours:
+        assert ours.mark.name == "000002.json"
 
 
 def part_of(place):
