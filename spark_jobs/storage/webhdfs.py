@@ -214,6 +214,10 @@ class WebHdfs:
                 answer = self._client._rename(
                     location.path, destination=new.path, renameoptions=options
                 )
+                if not answer.content or answer.json()["boolean"]:  # a NameNode's is empty
+                    return
+                if sent.number > before + 1:
+                    self._client.status(location.path)  # missing if an earlier request succeeded
             except hdfs.HdfsError as error:
                 if error.exception == "FileAlreadyExistsException" and not replace:
                     reason = os.strerror(errno.EEXIST)
@@ -223,11 +227,10 @@ class WebHdfs:
                 # An earlier request succeeded, perhaps at another NameNode; its answer was lost.
                 self._client.status(new.path)
             else:
-                if answer.content and not answer.json()["boolean"]:  # a NameNode's is empty
-                    raise OSError(
-                        f"{new}: {self._where} has renamed no file to it; HttpFS does not replace "
-                        "files, so give the address of a NameNode"
-                    )
+                raise OSError(
+                    f"{new}: {self._where} has renamed no file to it; HttpFS does not replace "
+                    "files, so give the address of a NameNode"
+                )
 
         self._ask(location, send)
 

@@ -356,18 +356,24 @@ class Gateway:
     """A session to an HttpFS, which does not know the options of a rename."""
 
     def __init__(self):
-        self.files = {}
+        self.files, self.loses_an_answer = {}, False
 
     def request(self, method, url, *, params, **options):
         path = url.partition("/webhdfs/v1")[2]
         if params["op"] == "RENAME":
-            done = params["destination"] not in self.files
+            done = path in self.files and params["destination"] not in self.files
             if done:
                 self.files[params["destination"]] = self.files.pop(path)
+            if self.loses_an_answer:
+                self.loses_an_answer = False
+                raise requests.ConnectionError("lost")
             return answer(200, {"boolean": done})
         if params["op"] == "DELETE":
             return answer(200, {"boolean": self.files.pop(path, None) is not None})
         if params["op"] == "GETFILESTATUS":
+            if path in self.files:
+                found = {"type": "FILE", "length": 1, "modificationTime": 1}
+                return answer(200, {"FileStatus": found})
             missing = {"exception": "FileNotFoundException", "message": f"no {url}"}
             return answer(404, {"RemoteException": missing})
         return answer(200, {"boolean": True})
@@ -398,6 +404,17 @@ def test_a_gateway_that_replaces_no_file_is_an_error_that_says_so(gateway):
         "HttpFS does not replace files, so give the address of a NameNode"
     )
     assert gateway._client._session.files == {"/a": b"1"}
+
+
+def test_a_rename_whose_answer_a_gateway_lost_succeeds_if_it_was_done(gateway):
+    location, session = Location.parse("webhdfs://gateway:14000/a"), gateway._client._session
+    session.loses_an_answer = True
+    gateway.write(location, b"1")
+    assert session.files == {"/a": b"1"}
+    session.loses_an_answer = True
+    with pytest.raises(OSError, match="HttpFS does not replace files"):
+        gateway.write(location, b"2")
+    assert session.files == {"/a": b"1"}
 
 
 def test_a_gateway_that_replaces_no_file_is_not_written_to(gateway):
