@@ -24,6 +24,7 @@ from spark_jobs.storage.locations import Location
 
 _PIECE = 16 << 20  # maximum bytes of an append
 _CHANGES = 4  # rounds in a row in which a file may change before it is uploaded nevertheless
+_LISTS = 5  # of the folder for checkpoints in one round, while it changes
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
 _CHECKPOINTS = f"{CHECKPOINT}/"
 _PARTS = f"{PART}{CHECKPOINT}"  # remote folder of checkpoints that do not have their names yet
@@ -112,9 +113,9 @@ class Uploader:
             self._count_changes(found)
             self._make_way(found)
             self._make_folder("")
-            whole = False  # whether the checkpoints there are those here
+            checkpoints = None
             with _collected(refused):
-                whole = self._upload_checkpoints(found, everything=everything)
+                checkpoints = self._upload_checkpoints(found, everything=everything)
             others = [item for item in found.items() if _unit(item[0]) != _CHECKPOINTS]
             for name, look in self._until_stopped(sorted(others, key=_age)):
                 if self._uploaded.get(name) != look and name not in self._given_up:
@@ -122,8 +123,8 @@ class Uploader:
                         self._upload_file(name, look, everything=everything)
             # What is in a folder that cannot be listed is unknown.
             gone = self._there - found.keys() if unlisted is None else set()
-            for name in self._until_stopped(gone):
-                if whole or _unit(name) != _CHECKPOINTS:
+            for name in self._until_stopped(gone - (checkpoints or {}).keys()):
+                if checkpoints is not None or _unit(name) != _CHECKPOINTS:
                     self._forget(name)
                     with _collected(refused):
                         self._files.remove(self._target.below(name))
@@ -154,39 +155,34 @@ class Uploader:
             else:
                 self._uploaded[name] = look
 
-    def _upload_checkpoints(self, found: dict[str, Look], *, everything: bool) -> bool:
+    def _upload_checkpoints(
+        self, found: dict[str, Look], *, everything: bool
+    ) -> dict[str, Look] | None:
         """Upload the folder for checkpoints, unless it may still be written to.
 
-        If it has not changed for a round, it was whole when it was found, and so is what was sent.
-        Else it may have been found in the middle of a save.
+        If the folder has not changed for a round, no save was under way when it was listed, so the
+        files that are sent are a whole checkpoint. Otherwise a save may have been under way: the
+        folder is listed again once they are sent, and what is new is sent, too.
 
         Returns:
-            Whether all that was found in it is there. Until then, none of it is removed.
+            The files of the folder, if all of them are there; until then, none of them is removed.
         """
         checkpoints = _checkpoints_in(found)
-        changed = [
-            (name, look)
-            for name, look in sorted(checkpoints.items(), key=_age)
-            if self._uploaded.get(name) != look
-        ]
+        changed = self._changed(checkpoints)
         quiet = _CHECKPOINTS not in self._changes
         if not everything:
             for name, look in changed:
                 self._check_not_refused(name, look)
             if not self._is_due(_CHECKPOINTS):
-                return False
+                return None
         self._changes.pop(_CHECKPOINTS, None)
         if not (quiet or everything or changed):  # the next checkpoint may be about to be saved
-            return False
+            return None
         try:
-            for name, look in self._until_stopped(changed):
-                if self._sent.get(name) != look:
-                    self._send(name, look)
-            if self._closing.is_set():
-                return False
-            if not quiet:
-                self._check_unchanged(checkpoints)
-            self._give_names(changed)
+            sent = self._send_all(checkpoints, quiet=quiet)
+            if sent is None:
+                return None
+            self._give_names(self._changed(sent))
         except ConnectionError:
             raise
         except OSError:
@@ -194,23 +190,48 @@ class Uploader:
                 self._remove_parts()  # they take up room for other files
             raise
         self._remove_parts()
-        return True
+        return sent
+
+    def _send_all(self, checkpoints: dict[str, Look], *, quiet: bool) -> dict[str, Look] | None:
+        """Send the files of the folder for checkpoints, and those that come meanwhile.
+
+        Returns:
+            The files; None after `stop`.
+
+        Raises:
+            OSError: The store refuses a file, or the folder changes again and again.
+        """
+        for _ in range(_LISTS):
+            for name, look in self._until_stopped(self._changed(checkpoints)):
+                if self._sent.get(name) != look:
+                    self._send(name, look)
+            if self._closing.is_set():
+                return None
+            listed = checkpoints
+            if quiet:
+                return listed
+            checkpoints = _checkpoints_in(files_below(self._source)[0])
+            if checkpoints == listed:
+                return listed
+            if not self._changed(checkpoints):  # the next one may be about to be saved
+                break
+        raise OSError(f"{self._source / _CHECKPOINTS}: {CHANGED}")
+
+    def _changed(self, checkpoints: dict[str, Look]) -> list[tuple[str, Look]]:
+        """Return what is not there as it is here, the oldest first."""
+        aged = sorted(checkpoints.items(), key=_age)
+        return [(name, look) for name, look in aged if self._uploaded.get(name) != look]
 
     def _send(self, name: str, look: Look) -> None:
         """Send a checkpoint, which gets its name later, if the store does not refuse the name."""
         part = self._target.below(f"{_PARTS}/{len(self._parts)}-{PurePosixPath(name).name}")
+        self._sent.pop(name, None)
         with self._noted(name, look):
             self._make_folder(_PARTS)
             self._write_whole(name, look, self._parts.setdefault(name, part))
         if not self._is_still(name, look):  # a file in its place may have been sent
             raise OSError(f"{self._source / name}: {CHANGED}")
         self._sent[name] = look
-
-    def _check_unchanged(self, checkpoints: dict[str, Look]) -> None:
-        """Raise an OSError if a checkpoint was saved or removed since they were found."""
-        now, _ = files_below(self._source)
-        if changed := _checkpoints_in(now).items() ^ checkpoints.items():
-            raise OSError(f"{self._source / min(changed)[0]}: {CHANGED}")
 
     def _give_names(self, sent: list[tuple[str, Look]]) -> None:
         """Move checkpoints to their places, once the store has taken the names of all folders."""
@@ -368,12 +389,8 @@ def _collected(errors: list[OSError]) -> Iterator[None]:
 
 
 def _unit(name: str) -> str:
-    """Return the folder for checkpoints for a file in it whose name HDFS can have, else the name.
-
-    One with another name would keep all checkpoints away.
-    """
-    possible = ":" not in name and is_unicode(name)
-    return _CHECKPOINTS if possible and name.startswith(_CHECKPOINTS) else name
+    """Return the folder for checkpoints for a file in it, else the name."""
+    return _CHECKPOINTS if name.startswith(_CHECKPOINTS) else name
 
 
 def _checkpoints_in(found: dict[str, Look]) -> dict[str, Look]:
