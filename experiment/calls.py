@@ -264,8 +264,9 @@ def random_search(
         bounds: The search space; see `evolutionary_search`.
         samples: Number of trials; fewer if the space has fewer configurations.
         points: See `evolutionary_search`.
-        warm_start: See `evolutionary_search`; the configurations of these runs are not tried again,
-            of `hyperband_search` those of the longest and of the failed trials.
+        warm_start: See `evolutionary_search`; the configurations of these runs are not tried again.
+            Of a run of `hyperband_search`, only those of its longest and its failed trials count as
+            tried.
         constraint: See `evolutionary_search`.
         **settings: See `experiment.Settings`.
 

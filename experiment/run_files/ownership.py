@@ -209,7 +209,8 @@ class _Taker:
                 # Another driver was faster, and may have removed the part.
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
                     self.files.rename(part, place, replace=False)
-                    # Where HDFS repeats a rename, a faster driver's mark passes for ours.
+                    # After a lost answer the client repeats the rename, and then takes the mark of
+                    # a faster driver for ours.
                     if read_mark(self.files, self.files.status(place)) == self.mark:
                         return Owned(place, killed)
         except BaseException:

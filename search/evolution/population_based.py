@@ -195,7 +195,7 @@ def explore(
 def perturb(domain: Domain, value: Any, rng: random.Random) -> Any:
     """Return the value times 0.8 or 1.2 within its domain, or a neighbour of a choice's value."""
     if isinstance(domain, Choice):
-        distinct = Choice(domain.distinct)  # a step between equal values is none
+        distinct = Choice(domain.distinct)  # a step to an equal one changes nothing
         index = distinct.index(value) + rng.choice((-1, 1))
         return distinct.values[min(max(index, 0), distinct.size - 1)]
     factor = rng.choice(FACTORS)

@@ -12,16 +12,16 @@ import tokenize
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from experiment.setup.function.modules import name_of as name_of_module
 from search.errors import shown
 
 _LONGEST = 1 << 20  # characters of a value that are compared
-_MOST = 1_000  # items of a list, tuple, dict or set that are looked at one by one
+_MOST = 1_000  # items of a list, tuple or dict that are looked at one by one
 
-_CONTAINERS = (tuple, list, dict, set, frozenset)
-_NUMBERS = (np.ndarray, np.generic)  # with a repr that depends on nothing else
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_CONTAINERS = (tuple, list, dict)
+_SETS = (set, frozenset)
+_TABLES = ("pandas", "polars", "pyarrow")  # their repr depends on the width of the terminal
 
 # The latter two: its file is being edited.
 _WITHOUT_SOURCE = (OSError, TypeError, SyntaxError, tokenize.TokenError)
@@ -70,8 +70,8 @@ def _text(function: Callable[..., Any], seen: set[int]) -> str:
 
     Args:
         function: The function.
-        seen: The ids of functions whose text was returned, and of what the value is in: both may
-            contain themselves.
+        seen: The ids of the functions whose text was already returned, and of the containers around
+            the value. A function or a container may contain itself.
     """
     bound: list[Any] = []
     while isinstance(function, functools.partial):
@@ -102,8 +102,8 @@ def _bound_by_definition(function: Any) -> Iterator[object]:
 def _shown_alike(value: Any, seen: set[int]) -> str:
     """Return a text that is the same in each process: no addresses, sets in order.
 
-    Of a module it is the name, of a function its text, of a table or tensor the type and the shape,
-    of any other value its repr.
+    Of a module it is the name, of a function its text, of a table the type and the shape, of any
+    other value its repr.
     """
     if inspect.ismodule(value):  # its repr has its folder
         return name_of_module(value)
@@ -113,26 +113,30 @@ def _shown_alike(value: Any, seen: set[int]) -> str:
             return _text(value, seen)
     if isinstance(value, functools.partial):
         value = ("partial", value.func, value.args, value.keywords)
-    if isinstance(value, _CONTAINERS) and len(value) <= _MOST and id(value) not in seen:
-        inside = seen | {id(value)}
-        items = value.items() if isinstance(value, dict) else value
-        texts = [_shown_alike(item, inside) for item in items]
-        return f"{type(value).__name__}({', '.join(_in_order(value, texts))})"
-    if not isinstance(value, _NUMBERS) and (shape := _shape_of(value)) is not None:
-        # The repr of a table depends on the width of the terminal.
-        return f"{type(value).__qualname__} {shown(shape, _LONGEST)}"
+    with contextlib.suppress(RuntimeError):  # too deep, or changed by another thread
+        if type(value) in _SETS:
+            return f"set({', '.join(sorted(_shown_alike(item, set(seen)) for item in value))})"
+        if type(value) in _CONTAINERS and len(value) <= _MOST and id(value) not in seen:
+            return _items_alike(value, seen)
+    return _repr_alike(value)
+
+
+def _repr_alike(value: Any) -> str:
+    if type(value) in _PLAIN:
+        return shown(value, _LONGEST)
+    if str(type(value).__module__).partition(".")[0] in _TABLES:
+        return f"{type(value).__qualname__} {getattr(value, 'shape', None)}"
     return re.sub(" at 0x[0-9A-Fa-f]+", "", shown(value, _LONGEST))
 
 
-def _shape_of(value: Any) -> Any:
+def _items_alike(value: Any, seen: set[int]) -> str:
+    seen.add(id(value))
     try:
-        return value.shape
-    except Exception:  # of any object
-        return None
-
-
-def _in_order(value: Any, texts: list[str]) -> list[str]:
-    return sorted(texts) if isinstance(value, set | frozenset) else texts
+        items = value.items() if type(value) is dict else value
+        texts = [_shown_alike(item, seen) for item in items]
+    finally:
+        seen.discard(id(value))
+    return f"{type(value).__name__}({', '.join(texts)})"
 
 
 def _lambdas(function: Callable[..., Any]) -> str:

@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 import hashlib
 import inspect
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import types
 
+import pandas
 import pytest
 
 from experiment.setup.function.sources import hash_of_constraint, hash_of_train, name_of
@@ -49,16 +51,37 @@ def inside_itself(value):
     return values
 
 
-class Table:
-    """A table whose repr depends on something else."""
+NUMBERS = itertools.count()
 
-    reprs = itertools.count()
 
-    def __init__(self, rows):
-        self.shape = (rows, 2)
+@dataclasses.dataclass
+class Config:
+    shape: int
+    lr: float
 
-    def __repr__(self):
-        return str(next(self.reprs))
+
+def nested(depth):
+    values = []
+    for _ in range(depth):
+        values = [values]
+    return values
+
+
+def table_of(rows):
+    """Return a table with as many rows, whose numbers do not count."""
+    return pandas.DataFrame({"x": [next(NUMBERS) for _ in range(rows)]})
+
+
+def calling_each_other(count):
+    """Return the last of functions that each call all earlier ones."""
+    functions = []
+    for _ in range(count):
+
+        def call(x, others=tuple(functions)):
+            return sum(other(x) for other in others)
+
+        functions.append(call)
+    return functions[-1]
 
 
 def trained_with(model):
@@ -162,10 +185,23 @@ def test_a_function_without_source_is_hashed_by_its_pickled_bytes_or_its_name():
         (functools.partial(fits, inside_itself(1)),) * 2
         + (functools.partial(fits, inside_itself(2)),),
         (
-            functools.partial(fits, Table(1)),
-            functools.partial(fits, Table(1)),
-            functools.partial(fits, Table(2)),
+            functools.partial(fits, table_of(1)),
+            functools.partial(fits, table_of(1)),
+            functools.partial(fits, table_of(2)),
         ),
+        (
+            functools.partial(fits, Config(shape=1, lr=1)),
+            functools.partial(fits, Config(shape=1, lr=1)),
+            functools.partial(fits, Config(shape=1, lr=2)),
+        ),
+        (
+            functools.partial(fits, {str(n) for n in range(2000)}),
+            functools.partial(fits, {str(n) for n in reversed(range(2000))}),
+            fits,
+        ),
+        (functools.partial(fits, Config), functools.partial(fits, Config), fits),
+        (calling_each_other(100), calling_each_other(100), calling_each_other(101)),
+        (functools.partial(fits, nested(5000)), functools.partial(fits, nested(5000)), fits),
         (Model({0, 8}).train, Model({8, 0}).train, Model({0, 9}).train),
         (Model(3).train, Model(3).train, Model(9).train),
         (Model(3).build, Model(9).build, Model(3).train),

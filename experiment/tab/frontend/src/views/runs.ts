@@ -73,7 +73,8 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
     });
     drawCurves(figure, runs.map((run, index) => progress(run, LINES[index], axis)), axis === 'trials' ? 'trials ended' : 'seconds', together(runs));
     const left = beside.querySelector('.scroll')?.scrollLeft ?? 0;
-    beside.replaceChildren(); // not before the curves are drawn, for which the browser computes the layout: without the table it would scroll up
+    // After the curves are drawn, which makes the browser compute the layout: without the table it would scroll up.
+    beside.replaceChildren();
     sideBySide(beside, runs);
     beside.querySelector('.scroll')!.scrollLeft = left;
   }
