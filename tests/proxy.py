@@ -8,7 +8,6 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Literal, Self
 
 Direction = Literal["up", "down"]  # to the target, and back from it
@@ -52,12 +51,7 @@ class Proxy:
         self._started.wait()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.cut()
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()

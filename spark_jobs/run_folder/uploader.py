@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import stat
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -17,7 +16,15 @@ from typing import IO, Self, TypeVar
 
 from search.values import is_unicode
 from spark_jobs import time_limits
-from spark_jobs.run_folder.paths import CHECKPOINT, OUTCOME, only_grows
+from spark_jobs.run_folder.listing import (
+    CHECKPOINTS,
+    GONE,
+    age,
+    checkpoints_in,
+    files_below,
+    unit_of,
+)
+from spark_jobs.run_folder.paths import CHECKPOINT, only_grows
 from spark_jobs.storage.files import CHANGED, PART, WritableFiles
 from spark_jobs.storage.local_files import Look, look_of, open_regular
 from spark_jobs.storage.locations import Location
@@ -26,9 +33,7 @@ _PIECE = 16 << 20  # maximum bytes of an append
 _CHANGES = 4  # rounds in a row in which a file may change before it is uploaded nevertheless
 _LISTS = 5  # of the folder for checkpoints in one round, while it changes
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
-_CHECKPOINTS = f"{CHECKPOINT}/"
 _PARTS = f"{PART}{CHECKPOINT}"  # remote folder of checkpoints that do not have their names yet
-_GONE = (FileNotFoundError, NotADirectoryError)  # errors at paths that were removed meanwhile
 
 T = TypeVar("T")
 
@@ -116,15 +121,15 @@ class Uploader:
             checkpoints = None
             with _collected(refused):
                 checkpoints = self._upload_checkpoints(found, everything=everything)
-            others = [item for item in found.items() if _unit(item[0]) != _CHECKPOINTS]
-            for name, look in self._until_stopped(sorted(others, key=_age)):
+            others = [item for item in found.items() if unit_of(item[0]) != CHECKPOINTS]
+            for name, look in self._until_stopped(sorted(others, key=age)):
                 if self._uploaded.get(name) != look and name not in self._given_up:
                     with _collected(refused):
                         self._upload_file(name, look, everything=everything)
             # What is in a folder that cannot be listed is unknown.
             gone = self._there - found.keys() if unlisted is None else set()
             for name in self._until_stopped(gone - (checkpoints or {}).keys()):
-                if checkpoints is not None or _unit(name) != _CHECKPOINTS:
+                if checkpoints is not None or unit_of(name) != CHECKPOINTS:
                     self._forget(name)
                     with _collected(refused):
                         self._files.remove(self._target.below(name))
@@ -167,15 +172,15 @@ class Uploader:
         Returns:
             The files of the folder, if all of them are there; until then, none of them is removed.
         """
-        checkpoints = _checkpoints_in(found)
+        checkpoints = checkpoints_in(found)
         changed = self._changed(checkpoints)
-        quiet = _CHECKPOINTS not in self._changes
+        quiet = CHECKPOINTS not in self._changes
         if not everything:
             for name, look in changed:
                 self._check_not_refused(name, look)
-            if not self._is_due(_CHECKPOINTS):
+            if not self._is_due(CHECKPOINTS):
                 return None
-        self._changes.pop(_CHECKPOINTS, None)
+        self._changes.pop(CHECKPOINTS, None)
         if not (quiet or everything or changed):  # the next checkpoint may be about to be saved
             return None
         try:
@@ -186,7 +191,8 @@ class Uploader:
         except ConnectionError:
             raise
         except OSError:
-            if any(itertools.starmap(self._why_refused, changed)):  # as above a quota
+            now = checkpoints_in(files_below(self._source)[0])
+            if any(itertools.starmap(self._why_refused, now.items())):  # as above a quota
                 self._remove_parts()  # they take up room for other files
             raise
         self._remove_parts()
@@ -210,16 +216,16 @@ class Uploader:
             listed = checkpoints
             if quiet:
                 return listed
-            checkpoints = _checkpoints_in(files_below(self._source)[0])
+            checkpoints = checkpoints_in(files_below(self._source)[0])
             if checkpoints == listed:
                 return listed
             if not self._changed(checkpoints):  # the next one may be about to be saved
                 break
-        raise OSError(f"{self._source / _CHECKPOINTS}: {CHANGED}")
+        raise OSError(f"{self._source / CHECKPOINTS}: {CHANGED}")
 
     def _changed(self, checkpoints: dict[str, Look]) -> list[tuple[str, Look]]:
         """Return what is not there as it is here, the oldest first."""
-        aged = sorted(checkpoints.items(), key=_age)
+        aged = sorted(checkpoints.items(), key=age)
         return [(name, look) for name, look in aged if self._uploaded.get(name) != look]
 
     def _send(self, name: str, look: Look) -> None:
@@ -256,7 +262,7 @@ class Uploader:
     def _is_still(self, name: str, look: Look) -> bool:
         try:
             return look_of((self._source / name).lstat()) == look
-        except _GONE:
+        except GONE:
             return False
 
     @contextlib.contextmanager
@@ -284,7 +290,7 @@ class Uploader:
 
     def _count_changes(self, found: dict[str, Look]) -> None:
         """Note what has changed since the last round."""
-        changed = {_unit(name) for name, _ in found.items() ^ self._seen.items()}
+        changed = {unit_of(name) for name, _ in found.items() ^ self._seen.items()}
         self._changes = {unit: self._changes.get(unit, 0) + 1 for unit in changed}
         self._seen = found
 
@@ -388,23 +394,8 @@ def _collected(errors: list[OSError]) -> Iterator[None]:
         errors.append(error)
 
 
-def _unit(name: str) -> str:
-    """Return the folder for checkpoints for a file in it, else the name."""
-    return _CHECKPOINTS if name.startswith(_CHECKPOINTS) else name
-
-
-def _checkpoints_in(found: dict[str, Look]) -> dict[str, Look]:
-    return {name: look for name, look in found.items() if _unit(name) == _CHECKPOINTS}
-
-
 def _parent(name: str) -> str:
     return name.rpartition("/")[0]
-
-
-def _age(found: tuple[str, Look]) -> tuple[bool, int, bool]:
-    """Return a sort key, the lowest for the oldest file; clocks are coarse, or set back."""
-    name, look = found
-    return name == OUTCOME, look.changed, not only_grows(name)
 
 
 def _is_of(error: FileNotFoundError, source: Path) -> bool:
@@ -417,25 +408,3 @@ def _before(file: IO[bytes], position: int) -> bytes:
     start = max(0, position - _END)
     file.seek(start)
     return file.read(position - start)
-
-
-def files_below(folder: Path) -> tuple[dict[str, Look], OSError | None]:
-    """Return the plain files below a folder.
-
-    Returns:
-        The status of each file by its relative path; and an error if the folder, or one below it
-        that still exists, cannot be listed.
-    """
-    found: dict[str, Look] = {}
-    errors: list[OSError] = []
-    for parent, folders, names in os.walk(folder, onerror=errors.append):
-        folders[:] = [name for name in folders if not name.startswith(PART)]
-        for path in (Path(parent, name) for name in names):
-            with contextlib.suppress(*_GONE):
-                status = path.lstat()
-                if stat.S_ISREG(status.st_mode):
-                    found[path.relative_to(folder).as_posix()] = look_of(status)
-    unlisted = (
-        error for error in errors if not isinstance(error, _GONE) or error.filename == str(folder)
-    )
-    return found, next(unlisted, None)

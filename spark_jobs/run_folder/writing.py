@@ -17,10 +17,11 @@ from typing import Protocol, TypeVar
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt
 from spark_jobs.retrying import call_again
+from spark_jobs.run_folder.listing import files_below
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
-from spark_jobs.run_folder.uploader import Uploader, files_below
+from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.storage.files import PART, WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder, write_whole

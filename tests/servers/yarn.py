@@ -13,7 +13,6 @@ import subprocess
 import time
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from xml.etree import ElementTree
 
@@ -85,12 +84,7 @@ class Yarn:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stop()
 
     def settings(self) -> dict[str, str]:

@@ -380,6 +380,23 @@ class TestCheckpoints:
             uploader.upload(everything=False)
         assert tree(target) == tree(source)
 
+    def test_parts_take_up_no_room_where_a_file_that_came_meanwhile_is_refused(
+        self, uploader, files, target, save
+    ):
+        save(self.OLD)
+        numbers = itertools.count()
+
+        def fill(method, name):
+            if method == "write" and next(numbers) == 0:
+                save({"checkpoint/large": b"1"})
+            elif method == "write" and "large" in name:
+                raise OSError("above the quota")
+
+        files.failing = fill
+        with pytest.raises(OSError, match="above the quota"):
+            uploader.upload()
+        assert tree(target) == {}
+
     def test_a_checkpoint_stays_there_while_the_next_one_is_about_to_be_saved(
         self, uploader, source, target, save, keep_changing
     ):

@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 Shape = Literal["switch", "pairs"]
@@ -112,12 +111,7 @@ class Network:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._remove()
 
     def inside(self, host: int) -> list[str]:
