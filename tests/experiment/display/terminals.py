@@ -28,6 +28,7 @@ from search.direction import Direction
 from search.trial import Failure
 
 HOSTILE, HARMLESS = {HOSTILE!r}, {HARMLESS!r}
+sys.executable = "/usr/bin/python3"  # shown; the checkout's may be longer than a line
 now = 0.0
 
 def clock():

@@ -7,7 +7,7 @@ import re
 import tempfile
 from pathlib import Path
 
-import fsspec.implementations.local  # noqa: F401  # another user may not be able to import it
+import fsspec.core
 import msgspec
 import pytest
 
@@ -78,6 +78,7 @@ def test_runs_that_only_their_owner_may_read_are_passed_over():
 
 
 def test_runs_that_only_their_owner_may_read_hide_no_other_in_a_copy():
+    fsspec.core.url_to_fs("local:///")  # imports modules, which the other user may not read
     with shared_folder() as (mine, _), tempfile.TemporaryDirectory() as searches:
         request = tensorboard_process.Request(
             folder=f"local://{mine.parent}", several=True, hadoop=HadoopSettings(), reload=1
