@@ -48,7 +48,7 @@ from search.sequential.bayesian import BayesianOptimization
 from search.sequential.regularized_evolution import RegularizedEvolution
 from search.sequential.reinforce import Reinforce
 from search.space.spaces import Choice, Float, Integer
-from search.stopping.racing import WilcoxonRacing
+from search.stopping.racing import StudentRacing, WilcoxonRacing
 from search.stopping.rules import (
     MedianStopping,
     Patience,
@@ -110,6 +110,7 @@ __all__ = [
     "SearchFailed",
     "Settings",
     "SparkExecutor",
+    "StudentRacing",
     "SuccessiveHalving",
     "TensorBoard",
     "Threshold",

@@ -26,7 +26,7 @@ from search.space.domain_dicts import numbers_in_texts
 from search.space.points import completed, read_first_points
 from search.space.sampling import check_constraint
 from search.space.spaces import Constraint, Space
-from search.stopping.racing import WilcoxonRacing
+from search.stopping.racing import Racing
 from search.stopping.rules import SuccessiveHalving
 from search.values import Params
 
@@ -113,7 +113,7 @@ def _check_resuming(algorithm: Algorithm, settings: Settings) -> None:
         expected = "1 where trials resume from checkpoints of others"
         raise InvalidArgument("repeats", expected, shown(settings.repeats))
     for rule in settings.rules:
-        if isinstance(rule, SuccessiveHalving | WilcoxonRacing):
+        if isinstance(rule, SuccessiveHalving | Racing):
             expected = "a rule for trials that begin at different steps, such as MedianStopping()"
             raise InvalidArgument("stopping", expected, shown(rule))
 

@@ -17,7 +17,7 @@ from experiment.setup.workers import Workers
 from search.checks import check_integer, make_plain
 from search.direction import Direction, Directions, Goal, read_direction
 from search.errors import InvalidArgument, shown
-from search.stopping.racing import WilcoxonRacing
+from search.stopping.racing import Racing, StudentRacing
 from search.stopping.rules import StoppingRule, read_rules
 from search.trial import RETRIED, FailureKind
 from search.values import is_finite, is_unicode, plain_value
@@ -90,7 +90,7 @@ class Settings(_Begun):
         repeats: Number of times that each trial calls the train function, one after the other, for
             a noisy objective; its value is their mean. `experiment.repeat()` returns the number of
             the call, such as for a seed or a fold. Trials race: one that is significantly worse in
-            its repeats so far than the best trial is stopped, see `experiment.WilcoxonRacing`.
+            its repeats so far than the best trial is stopped, see `experiment.StudentRacing`.
         timeout: Seconds after which a trial is ended, with all processes that it started.
         grace: Seconds between SIGTERM and SIGKILL when a trial is ended.
         deadline: Seconds from the call after which the search is ended; it returns the trials so
@@ -225,8 +225,8 @@ class Settings(_Begun):
         """The stopping rules: those of `stopping`, and racing if there are repeats of one value."""
         rules = read_rules(self.stopping)
         races = self.repeats > 1 and isinstance(self.goal, Direction)
-        if races and not any(isinstance(rule, WilcoxonRacing) for rule in rules):
-            return (*rules, WilcoxonRacing())
+        if races and not any(isinstance(rule, Racing) for rule in rules):
+            return (*rules, StudentRacing())
         return rules
 
     @property

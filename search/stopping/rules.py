@@ -305,6 +305,11 @@ class Judge(ABC, Generic[RuleT]):
         """Drop the data that is kept for a running trial only."""
 
 
+def median(ascending: Sequence[float]) -> float:
+    """Return the median of at least one number, of numbers in ascending order."""
+    return ascending[(len(ascending) - 1) // 2] / 2 + ascending[len(ascending) // 2] / 2
+
+
 class _MedianJudge(Judge[MedianStopping]):
     def __init__(self, rule: MedianStopping, direction: Direction) -> None:
         super().__init__(rule, direction)
@@ -322,11 +327,11 @@ class _MedianJudge(Judge[MedianStopping]):
         others = self._finished.get(interval, ())
         if len(others) < self._rule.n_startup_trials:
             return None
-        median = others[(len(others) - 1) // 2] / 2 + others[len(others) // 2] / 2
-        if best >= median:
+        middle = median(others)
+        if best >= middle:
             return None
-        score, middle = self._number(best), self._number(median)
-        return f"best {score} is {self._worse} the median {middle} of {len(others)} trials"
+        score, limit = self._number(best), self._number(middle)
+        return f"best {score} is {self._worse} the median {limit} of {len(others)} trials"
 
     def _forget(self, trial: int, status: Status) -> None:
         self._best.pop(trial, None)

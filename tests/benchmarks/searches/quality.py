@@ -24,7 +24,7 @@ from search.direction import Direction
 from search.random_search import RandomSearch
 from search.searcher import Problem, Searcher
 from search.trial import Evaluated, Outcome
-from tests.benchmarks.searches import comparison, many_parameters, multi_fidelity, pareto
+from tests.benchmarks.searches import comparison, many_parameters, multi_fidelity, pareto, racing
 from tests.benchmarks.searches.comparison import Array
 from tests.benchmarks.searches.methods import (
     DEFAULT,
@@ -110,6 +110,7 @@ def main() -> None:
     _print_table(*_head_and_rows(multi_fidelity.rows(found, seeds)))
     _print_table(*_head_and_rows(pareto.rows(fronts)))
     _print_table(*_head_and_rows(many_parameters.rows(asked)))
+    _print_table(*_head_and_rows(racing.rows(range(racing.SEEDS))))
     bars += _print_asks()
     _print_table(("measure", "value", "bar"), bars)
 

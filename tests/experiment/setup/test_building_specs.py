@@ -14,7 +14,7 @@ from search.fidelity.hyperband import Hyperband
 from search.grouped import Grouped
 from search.space.groups import read_groups, union
 from search.space.spaces import Float, Space
-from search.stopping.racing import WilcoxonRacing
+from search.stopping.racing import StudentRacing, WilcoxonRacing
 from search.stopping.rules import SuccessiveHalving
 
 SPACE = Space({"x": Float(0.0, 1.0)})
@@ -83,7 +83,7 @@ def test_repeats_are_refused_where_trials_resume_from_others(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", [Hyperband(), PopulationTraining()])
-@pytest.mark.parametrize("rule", [SuccessiveHalving(), WilcoxonRacing()])
+@pytest.mark.parametrize("rule", [SuccessiveHalving(), StudentRacing(), WilcoxonRacing()])
 def test_rules_that_compare_trials_from_their_first_step_are_refused(rule, algorithm):
     assert refusal(algorithm, stopping=rule).name == "stopping"
     in_each = refusal(in_groups(algorithm), union(GROUPS, "group"), stopping=[rule])

@@ -11,7 +11,7 @@ import pytest
 from experiment.setup.settings import Settings, choose_logdir
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
-from search.stopping.racing import WilcoxonRacing
+from search.stopping.racing import StudentRacing, WilcoxonRacing
 from search.stopping.rules import MedianStopping, Patience, Threshold
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.refusals import StorageFailed
@@ -404,8 +404,8 @@ def test_several_objectives_keep_their_order_and_are_copied():
 
 
 def test_repeats_race_unless_there_are_several_objectives():
-    assert Settings(repeats=3).rules == (WilcoxonRacing(),)
-    assert Settings(repeats=3, stopping=Patience(2)).rules == (Patience(2), WilcoxonRacing())
+    assert Settings(repeats=3).rules == (StudentRacing(),)
+    assert Settings(repeats=3, stopping=Patience(2)).rules == (Patience(2), StudentRacing())
     own = WilcoxonRacing(p_threshold=0.3)
     assert Settings(repeats=3, stopping=own).rules == (own,)
     assert Settings(stopping=Patience(2)).rules == (Patience(2),)

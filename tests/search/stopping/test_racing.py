@@ -1,18 +1,28 @@
-"""Racing of repeats by Wilcoxon's test."""
+"""Racing of repeats by Student's and by Wilcoxon's test."""
 
-import random
+import math
 import sys
-from statistics import fmean
+from statistics import fmean, variance
 
 import pytest
+from scipy.stats import t
 
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.stopping.racing import WilcoxonRacing
+from search.stopping.racing import StudentRacing, WilcoxonRacing
+from tests.benchmarks.searches.racing import race
 
 
 def judge(direction=Direction.MAX, **arguments):
     return WilcoxonRacing(**arguments).start(direction)
+
+
+def student(direction=Direction.MAX, **arguments):
+    """Return a judge that knows the noise: the mean of trial 0 is 0.88, 0.02 above trial 1."""
+    it = StudentRacing(**arguments).start(direction)
+    for trial, values in enumerate(([0.9, 0.8, 0.95, 0.85, 0.9], [0.88, 0.8, 0.91, 0.83, 0.88])):
+        assert raced(it, trial, [direction.weight * value for value in values]) is None
+    return it
 
 
 def raced(it, trial, values):
@@ -81,42 +91,83 @@ def test_a_repeat_that_is_reported_again_counts_once_and_ended_trials_not_at_all
     assert it.report(1, 2, 0.1) is None
 
 
-@pytest.mark.parametrize("arguments", [{"p_threshold": 0}, {"n_startup_steps": 0}])
-def test_arguments_are_checked(arguments):
+@pytest.mark.parametrize(
+    ("rule", "arguments"),
+    [
+        (WilcoxonRacing, {"p_threshold": 0}),
+        (WilcoxonRacing, {"n_startup_steps": 0}),
+        (StudentRacing, {"p_threshold": 1.5}),
+    ],
+)
+def test_arguments_are_checked(rule, arguments):
     with pytest.raises(InvalidArgument, match=next(iter(arguments))):
-        WilcoxonRacing(**arguments)
+        rule(**arguments)
 
 
-def race(seed, configurations, repeats):
-    """Race configurations; return whether the best was found, and the share of the repeats run.
+@pytest.mark.parametrize("direction", Direction)
+def test_with_the_noise_of_finished_trials_one_repeat_may_be_enough(direction):
+    assert raced(student(direction), 2, [direction.weight * 0.8] * 5) == (
+        "step 0: worse than trial 0 in 1 repeat (p = 0.0015)"
+    )
+    assert raced(student(direction), 2, [direction.weight * 0.87] * 5) is None
 
-    Each has a quality, each repeat a difficulty that all share, and each of the two a noise. The
-    best is 0.5 better than the second, in standard deviations of the noise.
-    """
-    rng = random.Random(seed)
-    qualities = [0.5, *(-rng.expovariate(0.7) for _ in range(configurations - 1))]
-    rng.shuffle(qualities)
-    difficulties = [rng.gauss(0, 2) for _ in range(repeats)]
-    it, ran, means = judge(), 0, {}
-    for trial, quality in enumerate(qualities):
-        values = []
-        for step in range(repeats):
-            values.append(quality + difficulties[step] + rng.gauss(0, 0.5))
-            ran += 1
-            if it.report(trial, step, values[-1]) is not None:
-                break
-        else:
-            means[trial] = fmean(values)
-        it.ended(trial, "finished" if trial in means else "stopped")
-    found = qualities[max(means, key=means.__getitem__)] == 0.5
-    return found, ran / (configurations * repeats)
+
+def test_p_is_students_with_the_variance_that_finished_trials_had():
+    noise = variance([-0.02, 0.0, -0.04, -0.02, -0.02]) / (1 - 2 / (9 * 4)) ** 3
+    reason = raced(student(), 2, [0.87, 0.77, 0.0])
+    p = t.cdf(-0.03 * math.sqrt(2) / math.sqrt(noise), 4)
+    assert reason == f"step 1: worse than trial 0 in 2 repeats (p = {p:.2g})"
+
+
+def test_nothing_is_stopped_while_the_noise_is_unknown():
+    it = StudentRacing().start(Direction.MAX)
+    assert raced(it, 0, GOOD) is None
+    assert raced(it, 1, GOOD) is None  # equal in all repeats, which tells nothing
+    assert raced(it, 2, [value - 0.5 for value in GOOD]) is None
+    assert raced(it, 3, [value - 0.5 for value in [*GOOD[:-1], 0.8]]) is None
+    assert raced(it, 4, [value - 0.5 for value in GOOD]) is not None
+
+
+def test_a_repeat_without_a_value_stops_a_trial():
+    it = StudentRacing().start(Direction.MAX)
+    assert raced(it, 0, [float("nan")] * 3) is None
+    assert raced(it, 1, GOOD) is None
+    assert "in 2 repeats (p = 0)" in raced(it, 2, [0.9, None])
+
+
+RACES = [race(seed, rules=[StudentRacing()], repeats=10) for seed in range(20)]
+WITHOUT = [race(seed, rules=[], repeats=10) for seed in range(20)]
+
+
+def test_a_race_finds_what_all_repeats_would_have_found_with_half_of_them():
+    assert [it.found for it in RACES] == [it.found for it in WITHOUT]
+    assert fmean(it.share for it in RACES) <= 0.5
 
 
 @pytest.mark.slow
-def test_the_best_configuration_is_found_with_at_most_half_of_the_repeats():
-    races = [race(seed, 30, 20) for seed in range(100)]
-    assert sum(found for found, _ in races) >= 95
-    assert fmean(share for _, share in races) <= 0.5
+@pytest.mark.parametrize(
+    ("rule", "repeats", "right", "share"),
+    [
+        (StudentRacing(), 10, 0.95, 0.5),
+        (StudentRacing(), 20, 0.95, 0.5),
+        (WilcoxonRacing(), 20, 0.95, 0.5),
+    ],
+)
+def test_the_best_configuration_is_found_with_at_most_half_of_the_repeats(
+    rule, repeats, right, share
+):
+    races = [race(seed, rules=[rule], repeats=repeats) for seed in range(100)]
+    assert fmean(it.found for it in races) >= right
+    assert fmean(it.share for it in races) <= share
+
+
+@pytest.mark.slow
+def test_five_repeats_find_as_much_with_about_half_of_them():
+    """All five are too few to find it in 95 of 100 searches."""
+    races = [race(seed, rules=[StudentRacing()], repeats=5) for seed in range(100)]
+    without = [race(seed, rules=[], repeats=5) for seed in range(100)]
+    assert sum(it.found for it in races) >= sum(it.found for it in without) - 2
+    assert fmean(it.share for it in races) <= 0.55
 
 
 def test_penalties_as_large_as_a_float_can_be_are_compared():
@@ -126,3 +177,13 @@ def test_penalties_as_large_as_a_float_can_be_are_compared():
     it = judge(Direction.MIN)
     raced(it, 0, [sys.float_info.max] * 6)
     assert raced(it, 1, [1.0] * 6) is None
+
+
+def test_one_trial_of_penalties_hides_no_other_from_the_test():
+    it = student(Direction.MIN)
+    for step, value in enumerate([-1.0, -1.0, -1.0, -1.0, sys.float_info.max]):
+        it.report(2, step, value)
+    it.ended(2)  # the request to stop came too late
+    assert raced(it, 3, [-0.87, -0.79, -0.95, -0.83, -0.88]) is None
+    assert "worse than trial 0 in 1 repeat" in raced(it, 4, [sys.float_info.max])
+    assert "worse than trial 0 in 1 repeat" in raced(it, 5, [-0.7])

@@ -152,7 +152,7 @@ def test_repeats_of_a_trial_are_its_steps_and_race(spark, logdir):
         assert trial.metrics["x"] == trial.params["x"]
     manifest = json.loads(Path(result.logdir, "manifest.json").read_text())
     assert manifest["repeats"] == 6
-    assert manifest["stopping"][0]["type"] == "WilcoxonRacing"
+    assert manifest["stopping"][0]["type"] == "StudentRacing"
     with pytest.raises(ValueError, match="repeats was 6, is 1"):
         experiment.launch(
             spark, train, {"x": [9, 1, 2]}, resume=result, **{**arguments, "repeats": 1}
