@@ -50,7 +50,8 @@ def launch(
             counts.
         args_dict: A dict of argument names to lists of values, whose Cartesian product is run in
             the order of itertools.product; or a list of dicts, one per trial.
-        constraint: See `evolutionary_search`; points that it does not allow are left out.
+        constraint: See `evolutionary_search`; points that it does not allow are left out. With it
+            the product may have at most 10,000,000 points.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -100,7 +101,7 @@ def run(
         train: See `launch`.
         space: The search space, given as `bounds` of `evolutionary_search`.
         searcher: The algorithm, such as `experiment.RegularizedEvolution()`, or any object with the
-            methods of `Algorithm`.
+            methods of `Algorithm`, which itself applies `points`, `warm_start` and `constraint`.
         samples: Number of trials, for algorithms without a budget of their own.
         points: See `evolutionary_search`.
         warm_start: See `evolutionary_search`.
@@ -264,9 +265,9 @@ def random_search(
         bounds: The search space; see `evolutionary_search`.
         samples: Number of trials; fewer if the space has fewer configurations.
         points: See `evolutionary_search`.
-        warm_start: See `evolutionary_search`; the configurations of these runs are not tried again.
-            Of a run of `hyperband_search`, only those of its longest and its failed trials count as
-            tried.
+        warm_start: See `evolutionary_search`; the configurations of the finished and failed trials
+            of these runs are not tried again. Of a run of `hyperband_search`, only those of its
+            longest and its failed trials count as tried.
         constraint: See `evolutionary_search`.
         **settings: See `experiment.Settings`.
 

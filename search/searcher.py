@@ -19,8 +19,10 @@ from search.trial import Evaluated, Outcome, Trial
 class Problem:
     """The problem that an algorithm is started on.
 
+    The searcher itself applies the constraint, the points and the prior observations.
+
     Attributes:
-        space: The search space.
+        space: The search space. Each trial has to be one that `space.allows_params` allows.
         rng: The generator, owned by the searcher from now on.
         direction: Direction of the objective, or of each of several.
         samples: The number of trials; None where the algorithm has its own.
@@ -49,6 +51,10 @@ class Searcher(Protocol):
 
     `ask` and `tell` are called one at a time; other threads may read `total` and `finished`
     meanwhile. Several trials may be in flight, and their outcomes may come in any order, each once.
+
+    The names `judge`, `batch`, `exhausted`, `selections`, `acquisition_of`, `group_of` and
+    `ask_again` are those of optional parts, such as `Judging`: a searcher has no other attributes
+    of these names.
     """
 
     @property

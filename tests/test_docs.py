@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import experiment
+import search.searcher
 from tests import ROOT
 from tests.servers.connect import ConnectServer
 
@@ -141,6 +142,18 @@ def test_the_python_of_the_page_about_spark_connect_runs(folder):
 def test_the_links_of_a_page_lead_to_files_of_the_checkout(page):
     links = _LINK.findall(page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_page_about_algorithms_has_the_optional_parts_of_a_searcher():
+    page = (ROOT / "docs/guide/algorithms.md").read_text(encoding="utf-8")
+    parts = [value for value in vars(search.searcher).values() if _is_optional_part(value)]
+    names = {name for part in parts for name in vars(part) if not name.startswith("_")}
+    assert names >= {"judge", "ask_again"}
+    assert {name for name in names if not re.search(rf"^\| `{name}\b", page, re.MULTILINE)} == set()
+
+
+def _is_optional_part(value):
+    return isinstance(value, type) and "optional part" in (value.__doc__ or "").partition("\n")[0]
 
 
 def test_the_readme_is_short():

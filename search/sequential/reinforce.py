@@ -34,7 +34,8 @@ class Reinforce:
         entropy: Weight of the entropy bonus of [0, 100], with rewards of standard deviation 1: the
             higher, the later the controller converges.
         decay: Decay of the baseline of [0, 1): the share of the last baseline in the next.
-        bins: Maximum actions of a number, at least 2.
+        bins: Maximum actions of a number, at least 2. All hyperparameters together have at most
+            1,000 actions; a choice has one for each value.
 
     Raises:
         InvalidArgument: A number is out of its range.
