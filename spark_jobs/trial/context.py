@@ -194,9 +194,10 @@ def checkpoint_dir() -> str:
     """Return the trial's checkpoint folder, which is stored with the trial.
 
     When a trial is retried, since its executor was lost, the folder has the checkpoints of the
-    attempt before; in `population_based_training` those of the trial that it resumes from. It is
-    empty if the trial starts from scratch, and outside a trial. With `repeats=` each repeat has its
-    own. All workers of a trial get the same checkpoints; those that rank 0 saves are stored.
+    attempt before; in `population_based_training` and `hyperband_search` those of the trial that it
+    resumes from. It is empty if the trial starts from scratch, and outside a trial. With `repeats=`
+    each repeat has its own. All workers of a trial get the same checkpoints; those that rank 0
+    saves are stored.
     """
     context = _current.get()
     folder = os.path.join(logdir(), CHECKPOINT)
@@ -274,8 +275,9 @@ def shard(data: Any) -> Any:
 
     Args:
         data: An array, tensor, table or list; a `tf.data.Dataset`, whose elements are divided; a
-            dict or a tuple of these, or a list of arrays, each of which is divided. The parts of
-            all workers have each item once, and their lengths differ by at most one.
+            dict or a tuple of these, or a list of arrays, each of which is divided: of a list of
+            samples that are arrays pass `numpy.stack(samples)`. The parts of all workers have each
+            item once, and their lengths differ by at most one.
 
     Raises:
         InvalidArgument: The data cannot be divided, or its arrays differ in length.
