@@ -91,18 +91,19 @@ def auto_batch_size(
 ) -> BatchSize:
     """Measure how fast a model trains with batches of `least`, twice as many, and so on.
 
-    It ends where twice the batch does not fit into memory, or where two doublings in a row make
-    the training less than 10 % faster. The model is trained by `model.fit` in a process of its own,
-    which may die of memory; it imports Keras, which takes some seconds, and has this process'
-    environment, dtype policy and GPUs. Where trials share a GPU (`trials_per_gpu`), it may take as
-    much memory of it as the trial. A framework that has taken all memory of a GPU in this process
-    leaves it none. Where the kernel kills all processes of a container that is out of memory, as by
-    default on Kubernetes, it ends the executor, too: pass a `most` whose training fits into
-    the container's memory.
+    It ends where twice the batch does not fit into memory or is larger than `most`, or where two
+    doublings in a row make the training less than 10 % faster. The model is trained by `model.fit`
+    in a process of its own, which may die of memory; it imports Keras, which takes some seconds,
+    and has this process' environment, dtype policy and GPUs. Where trials share a GPU
+    (`trials_per_gpu`), it may take as much memory of it as the trial. A framework that has taken
+    all memory of a GPU in this process leaves it none. Where the kernel kills all processes of a
+    container that is out of memory, as by default on Kubernetes, it ends the executor, too: pass a
+    `most` whose training fits into the container's memory.
 
-    In a trial on several slots all workers call it, each measures, and all get the same result: the
-    least speed of each batch that every worker has measured. The batches are those of one worker;
-    `Mirrored` and `Jax` divide that of `fit`, so pass it `world_size()` times as many samples.
+    In a trial on several slots all workers call it, each measures, and all get the same result: for
+    each batch size that all workers measured, the speed of the slowest worker. The batches are
+    those of one worker; `Mirrored` and `Jax` divide that of `fit`, so pass it `world_size()` times
+    as many samples.
 
     Args:
         build: Returns a compiled model of Keras; called for each batch, in the other process.
