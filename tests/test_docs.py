@@ -144,6 +144,14 @@ def test_the_links_of_a_page_lead_to_files_of_the_checkout(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_paths_in_the_table_of_seams_lead_to_files():
+    """Links alone are not enough: these are written as code."""
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:tests|experiment|search|spark_jobs)/[\w/.-]+)`", page)
+    assert "tests/search/test_searcher.py" in paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def test_the_page_about_algorithms_has_the_optional_parts_of_a_searcher():
     page = (ROOT / "docs/guide/algorithms.md").read_text(encoding="utf-8")
     parts = [value for value in vars(search.searcher).values() if _is_optional_part(value)]

@@ -27,11 +27,12 @@ def doctor(
     logdir: str | os.PathLike[str] | None = None,
     timeout: float = 180.0,
 ) -> Diagnosis:
-    """Check every executor of a session for what would make a search fail, with advice.
+    """Check the slots of a session for what would make a search fail, with advice.
 
-    All slots are checked at once, so it waits for slots that other jobs hold, up to the time
-    limit; slots that did not answer are a finding. It creates `logdir`, and on each host the folder
-    for copies of data, if they are missing; files that it writes there are removed again.
+    At most 256 slots are checked, all at once, so it waits for slots that other jobs hold, up to
+    the time limit; slots that did not answer are a finding. It creates `logdir`, and on each host
+    the folder for copies of data, if they are missing; files that it writes there are removed
+    again.
 
     Args:
         spark: A running SparkSession.
