@@ -23,6 +23,9 @@ MOST_METRICS = 1_000
 """Maximum reported metrics of a trial that are kept."""
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
+GIVEN_UP = "its slot was given up"
+"""`Heard.stop` for an attempt that was given up, so that its outcome has this reason."""
+
 SLOT_NAME = rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
 """The pattern of a slot's name, see `SlotId`."""
 

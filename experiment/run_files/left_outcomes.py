@@ -11,7 +11,14 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from search.trial import Outcome, Trial
-from spark_jobs.messages import LARGEST_MESSAGE, Attempt, ProtocolError, as_json, decode
+from spark_jobs.messages import (
+    GIVEN_UP,
+    LARGEST_MESSAGE,
+    Attempt,
+    ProtocolError,
+    as_json,
+    decode,
+)
 from spark_jobs.run_folder.paths import OUTCOME, TRIAL, TRIALS, attempt_name, parse_attempt_name
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.locations import Location
@@ -143,7 +150,8 @@ def _look(
         if outcome.status == "failed" and was_retried:
             continue
         is_of_it = outcome.trial == trial and attempt.number == number
-        if is_of_it and outcome.status != "cancelled":
+        was_broken_off = outcome.status == "cancelled" or outcome.reason == GIVEN_UP
+        if is_of_it and not was_broken_off:
             return LeftBehind(trial, numbers[-1], (attempt, outcome))
     return LeftBehind(trial, numbers[-1])
 

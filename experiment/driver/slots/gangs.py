@@ -10,9 +10,7 @@ from experiment.driver.slots.running_gang import Member, RunningGang, Verdict
 from experiment.setup.workers import ALONE, Workers
 from search.trial import Failure, Outcome
 from spark_jobs.channel.credentials import make_certificate
-from spark_jobs.messages import Attempt, Heard, MemberAddress, SlotId
-
-_GIVEN_UP = "its slot was given up"
+from spark_jobs.messages import GIVEN_UP, Attempt, Heard, MemberAddress, SlotId
 
 
 class Gangs:
@@ -228,7 +226,7 @@ class Gangs:
         """
         gang = self._running(slot, trial, number)
         if gang is None:
-            return Heard(stop=_GIVEN_UP, end=_GIVEN_UP if self.workers.are_several else "")
+            return Heard(stop=GIVEN_UP, end=GIVEN_UP if self.workers.are_several else "")
         why = gang.why_end(now)
         return Heard(end=why) if why else None
 

@@ -486,6 +486,10 @@ def left(tmp_path):
 FAILED = Outcome.failed(0, "memory", "no memory")
 
 
+def stopped(reason):
+    return Outcome(0, "stopped", 0.3, "accuracy", {"accuracy": 0.3}, reason=reason)
+
+
 @pytest.mark.parametrize(
     ("outcomes", "tried_again", "counts"),
     [
@@ -503,6 +507,9 @@ FAILED = Outcome.failed(0, "memory", "no memory")
         ([FAILED, FAILED], (1,), 2),
         ([finished(0), FAILED], (), 1),
         ([Outcome(0, "cancelled"), finished(0)], (), 2),
+        ([stopped("step 7: it is worse"), None], (1,), 1),
+        ([stopped("its slot was given up"), None], (1,), 0),
+        ([stopped("its slot was given up"), finished(0)], (), 2),
     ],
 )
 def test_the_first_finished_attempt_counts_or_else_the_last_failure(
