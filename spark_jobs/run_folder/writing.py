@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from spark_jobs import time_limits
-from spark_jobs.messages import Attempt
+from spark_jobs.messages import Attempt, ProtocolError, as_json, decode
 from spark_jobs.retrying import call_again
 from spark_jobs.run_folder.listing import files_below
 from spark_jobs.run_folder.mirror import Mirror
-from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS, attempt_name, attempts_in
+from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS, TRIAL, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
 from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.storage.files import PART, WritableFiles
@@ -174,7 +174,8 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
     """Copy the checkpoint folder that an attempt resumes from into its own folder, if any.
 
     It is that of the last attempt before that has one, with its file of trained epochs; else that
-    of the trial's parent.
+    of the trial's parent. An attempt with other hyperparameters does not count: its number was
+    given again since the journal had lost its end.
     A lost attempt may still run on a host that the driver does not reach: a folder that changes
     while it is copied is copied again, and not used if that does not end.
 
@@ -203,6 +204,8 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
         source = trials.below(f"{name}/{CHECKPOINT}")
         # NotADirectoryError: the train function put a file in the folder's place.
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if name in own and _is_of_another(files, trials.below(name), attempt):
+                continue
             if files.listdir(source):
                 part = to.with_name(f"{PART}{to.name}")  # a part must not pass for the whole
                 shutil.rmtree(part, ignore_errors=True)
@@ -217,20 +220,37 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
                 shutil.rmtree(part, ignore_errors=True)
 
 
+def _is_of_another(files: WritableFiles, folder: Location, attempt: Attempt) -> bool:
+    """Return whether the file in an attempt's folder has another trial than this attempt."""
+    content = _content(files, folder.below(TRIAL))
+    try:
+        before = None if content is None else decode(content, Attempt)
+    except ProtocolError:  # a train function wrote it
+        return False
+    return before is not None and as_json(before.trial) != as_json(attempt.trial)
+
+
 def _copy_epochs(files: WritableFiles, attempt: Location, to: Path) -> None:
-    """Copy the file of an attempt's trained epochs into another folder, if it can be read.
+    """Copy the file of an attempt's trained epochs into another folder, if it can be read."""
+    content = _content(files, attempt.below(EPOCHS))
+    if content is not None:
+        write_whole(to / EPOCHS, content)
+
+
+def _content(files: WritableFiles, location: Location) -> bytes | None:
+    """Return the content of a file; None if it cannot be read.
 
     Raises:
         ConnectionError: The store does not answer.
     """
     content = bytearray()
     try:
-        files.read(files.status(attempt.below(EPOCHS)), content.extend)
+        files.read(files.status(location), content.extend)
     except ConnectionError:
         raise
     except OSError:  # none, or a train function made something else of this name
-        return
-    write_whole(to / EPOCHS, bytes(content))
+        return None
+    return bytes(content)
 
 
 def _is_copied(mirror: Mirror) -> bool:

@@ -20,7 +20,7 @@ import pytest
 from search.errors import InvalidArgument
 from search.trial import Trial
 from spark_jobs import time_limits
-from spark_jobs.messages import Attempt
+from spark_jobs.messages import Attempt, encode
 from spark_jobs.run_folder import writing
 from spark_jobs.run_folder.paths import attempt_name
 from spark_jobs.run_folder.scratch import remove_left
@@ -444,6 +444,14 @@ class TestCheckpoints:
             return {path.relative_to(to).as_posix(): path.read_bytes() for path in files}
 
         return given
+
+    def test_the_checkpoint_of_other_hyperparameters_is_not_handed_on(self, keep, given, in_place):
+        """The journal had lost its end, so that another trial got the number."""
+        for number, params in ((1, {}), (2, {"rate": 0.9})):
+            keep(7, number, model_keras=b"of attempt %d" % number)
+            folder = Path(in_place.location.path, attempt_name(7, number))
+            (folder / "trial.json").write_bytes(encode(Attempt(Trial(7, params), number)))
+        assert given(7, 3) == {"model.keras": b"of attempt 1"}
 
     def test_a_first_attempt_without_a_parent_starts_from_scratch(self, keep, given):
         keep(6, 1, model_keras=b"of another")
