@@ -26,22 +26,22 @@ from spark_jobs.storage.locations import Location
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """The outcome found in a trial's folders.
+    """The outcomes found in a trial's folders.
 
     Attributes:
         trial: The trial's id.
         attempts: The number of the newest attempt.
-        end: The first attempt that ended, and its outcome; None if no attempt did.
+        ends: The attempts whose outcomes may count, in ascending order, and their outcomes.
     """
 
     trial: int
     attempts: int
-    end: tuple[Attempt, Outcome] | None = None
+    ends: tuple[tuple[Attempt, Outcome], ...] = ()
 
     def end_of(self, trial: Trial) -> tuple[Attempt, Outcome] | None:
-        """Return `end` if it is of this trial with these hyperparameters, else None."""
-        same = self.end is not None and as_json(self.end[0].trial) == as_json(trial)
-        return self.end if same else None
+        """Return the first one of this trial with these hyperparameters; None without any."""
+        wanted = as_json(trial)
+        return next((end for end in self.ends if as_json(end[0].trial) == wanted), None)
 
 
 def look_for_outcomes(
@@ -50,7 +50,7 @@ def look_for_outcomes(
     ended: Container[int],
     retried: Container[tuple[int, int]] = (),
 ) -> Iterator[LeftBehind]:
-    """Yield the outcome, if there is one, of each trial that has a folder.
+    """Yield the outcomes, if there are any, of each trial that has a folder.
 
     Args:
         files: The run's store.
@@ -139,7 +139,8 @@ def _look(
     numbers: list[int],
     retried: Container[tuple[int, int]],
 ) -> LeftBehind:
-    for number in numbers:  # the first outcome counts
+    ends = []
+    for number in numbers:
         folder = root.below(attempt_name(trial, number))
         try:
             attempt = decode(_read(files, folder.below(TRIAL)), Attempt)
@@ -152,8 +153,8 @@ def _look(
         is_of_it = outcome.trial == trial and attempt.number == number
         was_broken_off = outcome.status == "cancelled" or outcome.reason == GIVEN_UP
         if is_of_it and not was_broken_off:
-            return LeftBehind(trial, numbers[-1], (attempt, outcome))
-    return LeftBehind(trial, numbers[-1])
+            ends.append((attempt, outcome))
+    return LeftBehind(trial, numbers[-1], tuple(ends))
 
 
 def _read(files: WritableFiles, location: Location) -> bytes:

@@ -1134,7 +1134,7 @@ def test_outcomes_found_in_trial_folders_may_end_the_search(tmp_path):
     twin, left = evolution(), []
     while trial := twin.ask():
         outcome = Outcome.failed(trial.id, "user error", "ValueError: no")
-        left.append(LeftBehind(trial.id, 1, (Attempt(trial), outcome)))
+        left.append(LeftBehind(trial.id, 1, ((Attempt(trial), outcome),)))
     search = Search(tmp_path, evolution(), max_failures=1)
     search.coordinator.trials.begin(begun(trials=12), left=left)
     search.hello("1.0.0")

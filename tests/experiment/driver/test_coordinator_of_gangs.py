@@ -323,7 +323,7 @@ def test_a_failure_that_rank_0_of_a_gang_has_left_is_not_the_trials(start):
     assert state.in_gangs == {(0, 1)}
     root = Location.parse(str(search.paths.root))
     (left,) = look_for_outcomes(LocalFiles(), root, set(), state.lost | state.in_gangs)
-    assert (left.trial, left.attempts, left.end) == (0, 1, None)
+    assert (left.trial, left.attempts, left.ends) == (0, 1, ())
 
 
 def test_a_trial_that_has_lost_a_slot_runs_on_those_that_are_left(start):

@@ -154,11 +154,11 @@ def test_a_failure_in_the_folder_of_a_lost_attempt_or_of_a_gang_is_no_outcome(tm
         files.trial.write_bytes(encode(attempt))
         files.outcome.write_bytes(encode(outcomes[number]))
     left = past(run, make_search(6)).left
-    assert {found.trial: found.end for found in left} == {
-        2: None,
-        3: None,
-        4: (alone, outcomes[4]),
-        5: (finished, outcomes[5]),
+    assert {found.trial: found.ends for found in left} == {
+        2: (),
+        3: (),
+        4: ((alone, outcomes[4]),),
+        5: ((finished, outcomes[5]),),
     }
 
 

@@ -523,6 +523,14 @@ def test_the_first_finished_attempt_counts_or_else_the_last_failure(
     assert found.end_of(trial_of(0)) == end
 
 
+def test_the_outcome_after_one_of_other_hyperparameters_counts(left):
+    other = Trial(0, {"learning_rate": 0.5, "optimizer": "sgd"})
+    for number, trial in enumerate((other, trial_of(0)), start=1):
+        leave(left.paths, trial, number, finished(0))
+    assert left().end_of(trial_of(0)) == (Attempt(trial_of(0), 2), finished(0))
+    assert left().end_of(other) == (Attempt(other, 1), finished(0))
+
+
 class Marker:
     def __reduce__(self):
         return Path.touch, (Path("unpickled"),)
@@ -560,13 +568,13 @@ def test_invalid_outcomes_are_ignored(left, data, tmp_path, monkeypatch):
 def test_entries_that_are_not_files_are_ignored(left):
     files = leave(left.paths, trial_of(0), 1, None)
     files.outcome.mkdir()
-    assert left().end is None
+    assert left().ends == ()
     files.outcome.rmdir()
     os.mkfifo(files.outcome)
-    assert left().end is None
+    assert left().ends == ()
     files.outcome.unlink()
     files.outcome.symlink_to("/dev/zero")
-    assert left().end is None
+    assert left().ends == ()
 
 
 def test_folders_that_are_not_attempts_are_ignored(left):
@@ -575,7 +583,7 @@ def test_folders_that_are_not_attempts_are_ignored(left):
     files = leave(left.paths, trial_of(0), 1, finished(0))
     assert (left().trial, left().attempts) == (0, 1)
     files.trial.unlink()
-    assert left().end is None
+    assert left().ends == ()
 
 
 def test_a_checkpoint_is_passed_to_the_next_attempt(make, resume):

@@ -92,21 +92,22 @@ def test_an_attempt_that_does_not_count_uses_no_retry(tmp_path):
 
 def test_the_outcome_in_a_trial_folder_is_found_once(run):
     end = Attempt(trial(), 2), FINISHED
-    run.attempts.found([LeftBehind(0, 2, end)])
+    run.attempts.found([LeftBehind(0, 2, (end,))])
     assert run.attempts.end_found(trial(1)) is None
     assert run.attempts.end_found(trial()) == end
     assert run.attempts.end_found(trial()) is None
 
 
 def test_the_outcome_of_other_hyperparameters_is_ignored(run):
-    run.attempts.found([LeftBehind(0, 2, (Attempt(Trial(0, {"x": 9}), 2), FINISHED))])
+    end = Attempt(Trial(0, {"x": 9}), 2), FINISHED
+    run.attempts.found([LeftBehind(0, 2, (end,))])
     assert run.attempts.end_found(trial()) is None
     assert run.attempts.first(trial()) == Attempt(trial(), 3)
 
 
 def test_a_failure_in_a_trial_folder_that_is_retried_is_no_outcome(run):
     failed = Outcome.failed(0, "machine", "no space left")
-    run.attempts.found([LeftBehind(0, 4, (Attempt(trial(), 4), failed))])
+    run.attempts.found([LeftBehind(0, 4, ((Attempt(trial(), 4), failed),))])
     assert run.attempts.end_found(trial()) is None
     assert run.attempts.first(trial()) == Attempt(trial(), 5)
 
