@@ -88,8 +88,9 @@ def open_run(prepared: Prepared, interrupts: Interrupts) -> Iterator[OpenRun]:
         make_folder(paths.trials)  # executors check that it exists
         if resumes:
             with _resumed_from(root):
-                past = read_past(files, root, prepared.spec)
+                # First: the past may take minutes to read, and later requests are for this driver.
                 files.remove(root.below(STOP))
+                past = read_past(files, root, prepared.spec)
             reopen = functools.partial(_reopen, files, root, past)
         else:
             write_known(paths, prepared.spec.known)
