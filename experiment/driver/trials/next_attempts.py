@@ -17,10 +17,19 @@ class NextAttempts:
         state: The state of the run; only read.
         retries: Maximum number of retries of a trial.
         retry_on: The kinds of failures that are retried.
+        held: Returns an outcome after a check of its objectives.
     """
 
-    def __init__(self, state: RunState, *, retries: int, retry_on: Collection[FailureKind]) -> None:
+    def __init__(
+        self,
+        state: RunState,
+        *,
+        retries: int,
+        retry_on: Collection[FailureKind],
+        held: Callable[[Outcome], Outcome],
+    ) -> None:
         self._state = state
+        self._held = held
         self._retries = retries
         self._retry_on = retry_on
         self._left: dict[int, LeftBehind] = {}
@@ -39,13 +48,13 @@ class NextAttempts:
         if left is None:
             return None
         end = left.end_of(trial)
-        if end is None or self.is_retried(end[1]):
+        if end is None or self.is_retried(self._held(end[1])):
             self._least[trial.id] = left.attempts + 1
             return None
         return end
 
     def is_retried(self, outcome: Outcome) -> bool:
-        """Return whether a trial with this outcome runs again."""
+        """Return whether a trial with this outcome, whose objectives were checked, runs again."""
         error = outcome.error
         return (
             error is not None

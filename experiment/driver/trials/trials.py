@@ -112,7 +112,9 @@ class Trials:
             warn=self._warn,
         )
         self._in_flight = InFlight(clock)
-        self._attempts = NextAttempts(self.state, retries=retries, retry_on=retry_on)
+        self._attempts = NextAttempts(
+            self.state, retries=retries, retry_on=retry_on, held=self._judge.held
+        )
 
     @property
     def results(self) -> Sequence[TrialResult]:
@@ -287,6 +289,7 @@ class Trials:
         running = self._in_flight.find(slot, outcome.trial, number)
         if running is None:
             return False
+        outcome = self._judge.held(outcome)  # before: it finds invalid values, too
         if outcome.error is not None and self._attempts.is_retried(outcome):
             self._retry(running, slot, outcome.error, outcome.seconds)
         else:

@@ -454,6 +454,18 @@ def test_a_key_that_the_first_trials_lack_ends_the_search_and_a_later_one_fails(
     assert later.coordinator.trials.results[1].error.kind == "invalid value"
 
 
+def test_a_value_that_the_driver_finds_invalid_is_retried_as_one(start):
+    search = start(
+        points(3), "1.0.0", optimization_key="acc", retry_on=("invalid value",), retries=1
+    )
+    search.finish("1.0.0", search.ask("1.0.0"), objective="acc")
+    first = search.ask("1.0.0")
+    second = search.fail("1.0.0", first, "ambiguous objective", "want the key 'acc'")
+    assert second == Attempt(first.trial, 2)
+    search.finish("1.0.0", second, objective="loss")
+    assert search.coordinator.trials.results[1].error.kind == "invalid value"
+
+
 def test_a_search_ends_if_no_host_can_run_slots(start):
     search = start(points(5))
     for job in (1, 2, 3):
@@ -1141,6 +1153,16 @@ def test_outcomes_found_in_trial_folders_may_end_the_search(tmp_path):
     assert isinstance(search.ask("1.0.0"), Stop)
     assert search.coordinator.trials.problem == "2 trials failed, more than max_failures=1"
     assert search.ended == [0, 1]
+
+
+def test_an_outcome_in_a_trial_folder_that_the_driver_finds_invalid_is_retried_as_such(tmp_path):
+    retried = {"optimization_key": "acc", "retry_on": ("invalid value",)}
+    search = Search(tmp_path, points(2), **retried)
+    found = Attempt(Trial(1, {"x": 1})), Outcome.failed(1, "ambiguous objective", "want 'acc'")
+    search.coordinator.trials.begin(begun(trials=2), left=[LeftBehind(1, 1, (found,))])
+    search.hello("1.0.0")
+    answer = search.finish("1.0.0", search.ask("1.0.0"), objective="acc")
+    assert answer == Attempt(found[0].trial, 2)
 
 
 class Custom:

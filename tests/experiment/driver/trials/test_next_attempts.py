@@ -22,7 +22,9 @@ class Run:
 
     def __init__(self, root, retries=3, retry_on=RETRIED):
         self.state = RunState(RunPaths(root))
-        self.attempts = NextAttempts(self.state, retries=retries, retry_on=retry_on)
+        self.attempts = NextAttempts(
+            self.state, retries=retries, retry_on=retry_on, held=lambda outcome: outcome
+        )
 
     def plan(self, attempt):
         self.state.apply(Planned.of(attempt, ("1.0.0",), 0.0))
