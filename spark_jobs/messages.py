@@ -22,10 +22,10 @@ LARGEST_MESSAGE = 1 << 20
 MOST_METRICS = 1_000
 """Maximum reported metrics of a trial that are kept."""
 
-_NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 GIVEN_UP = "its slot was given up"
 """`Heard.stop` for an attempt that was given up, so that its outcome has this reason."""
 
+_NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 SLOT_NAME = rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
 """The pattern of a slot's name, see `SlotId`."""
 
