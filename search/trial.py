@@ -73,8 +73,8 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         message: The message in one line.
         traceback: The traceback in the trial's process, or ''.
         unreached: Whether a worker of the trial did not reach another one, which may be the cause.
-        of_store: Whether the store of the trial's data did not answer, which is not the host's
-            fault.
+        of_store: Whether the store of the trial's data, or of the run, did not answer, which is not
+            the host's fault.
     """
 
     kind: FailureKind

@@ -21,7 +21,7 @@ import msgspec
 from spark_jobs.calls.plain_values import NotPlain, decode, encode
 from spark_jobs.run_folder.paths import RETURNED
 from spark_jobs.run_folder.writing import with_patience
-from spark_jobs.storage.files import Files, content_of
+from spark_jobs.storage.files import Files, StoreUnavailable, content_of
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
@@ -87,7 +87,8 @@ def run_call(function: str, batch: str, index: int) -> dict[str, float]:
         with contextlib.closing(files_at(location, trial.data.hadoop)) as files:
             sent = with_patience(lambda: _sent(files, location, index), print)
     except OSError as error:
-        raise MachineError(f"the call cannot be read: {error}") from error
+        kind = StoreUnavailable if isinstance(error, StoreUnavailable) else MachineError
+        raise kind(f"the call cannot be read: {error}") from error
     try:
         called, (args, kwargs) = _unpickled(sent)
         del sent  # it may be large

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from search.trial import Outcome
+from search.trial import Failure, Outcome
 from spark_jobs import time_limits
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import Attempt, encode, fit
@@ -30,7 +30,7 @@ from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.host import folder_problem, host_name
 from spark_jobs.slot.runners import TrialRunner
 from spark_jobs.slot.trial_events import columns_of, row_name, write_outcome
-from spark_jobs.storage.files import LocalFiles, WritableFiles, check_writable
+from spark_jobs.storage.files import LocalFiles, StoreUnavailable, WritableFiles, check_writable
 from spark_jobs.storage.local_files import write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
@@ -108,7 +108,13 @@ def run_attempt(
         message = f"host {host_name()}: {error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT) and root.scheme != "file":
             message += "; set spark.local.dir to a larger disk"
-        return Outcome.failed(trial.id, "machine", message, traceback.format_exc())
+        failure = Failure(
+            kind="machine",
+            message=message,
+            traceback=traceback.format_exc(),
+            of_store=isinstance(error, StoreUnavailable),
+        )
+        return Outcome(trial.id, "failed", error=failure)
     return msgspec.structs.replace(outcome, trial=trial.id)
 
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from search.trial import Trial
+from spark_jobs.calls import calls
 from spark_jobs.calls.calls import Pickled, read_raised, read_returned, run_call
 from spark_jobs.calls.outbox import Outbox
 from spark_jobs.calls.plain_values import NotPlain, encode
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RETURNED
-from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.files import LocalFiles, StoreUnavailable
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial import context
 from spark_jobs.trial.context import MachineError
@@ -108,6 +109,17 @@ def test_a_call_that_cannot_be_read_is_the_machines_failure(outbox, tmp_path):
     failure = outcome_of(tmp_path / "trial", call).error
     assert failure.kind == "machine"
     assert failure.message.startswith("the call cannot be read: [Errno 2] No such file")
+
+
+def test_a_call_whose_store_does_not_answer_counts_against_no_host(outbox, tmp_path, monkeypatch):
+    def away(location, hadoop):
+        raise StoreUnavailable(f"{location}: HDFS does not answer")
+
+    call = put(outbox, pickled(int), pickled(((), {})))
+    monkeypatch.setattr(calls, "files_at", away)
+    failure = outcome_of(tmp_path / "trial", call).error
+    assert (failure.kind, failure.of_store) == ("machine", True)
+    assert failure.message == f"the call cannot be read: {call.batch}: HDFS does not answer"
 
 
 def test_a_result_that_cannot_be_written_is_the_machines_failure(outbox, tmp_path):

@@ -34,7 +34,7 @@ from spark_jobs.slot.host import host_name
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.slot import make_runner, pull_trials, run_trials
-from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.files import LocalFiles, StoreUnavailable
 from spark_jobs.trial.gang_connections import connected
 from spark_jobs.trial.precision import why_slow
 from spark_jobs.trial.trial_process import Program
@@ -312,6 +312,23 @@ def test_an_error_of_the_storage_is_no_failure_of_the_train_function(
         folder = RunPaths(tmp_path).attempt(0).folder
         message = f"host {host_name()}: [Errno 116] Stale file handle: '{folder}'"
         assert (outcome.error.kind, outcome.error.message) == ("machine", message)
+
+
+def test_an_outage_of_the_runs_store_counts_against_no_host(tmp_path, monkeypatch):
+    from spark_jobs.slot import run_attempt as module
+
+    class Away(LocalFiles):
+        def names(self, location):
+            raise StoreUnavailable(f"{location}: HDFS does not answer")
+
+    monkeypatch.setattr(module, "writable_files_at", lambda location, hadoop: Away())
+    monkeypatch.setattr(time_limits, "OUTAGE", 0.0)
+    with Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter:
+        config = config_of(tmp_path)
+        runner, attempt = make_runner(config, {}), Attempt(Trial(0, {"x": 1}), 2)
+        failure = run_attempt(config, attempt, runner, lambda text: None, reporter).error
+    assert (failure.kind, failure.of_store) == ("machine", True)
+    assert failure.message.endswith("/trials: HDFS does not answer")
 
 
 @pytest.mark.parametrize("refused", [False, True])
