@@ -303,7 +303,7 @@ class SparkExecutor(Executor):
                     failure = Failure(
                         kind="machine", message=f"what the call returned cannot be read: {error}"
                     )
-            elif failure.kind == "user error":
+            elif failure.kind in ("user error", "memory", "gpu memory"):
                 raised = read_raised(files, folder)
         failed = CallFailed(failure)
         if raised is None:

@@ -86,6 +86,9 @@ class TestContract:
         with pytest.raises(ValueError, match="^what went wrong$"):
             future.result()
 
+    def test_a_future_raises_the_memory_error_of_its_call(self, pool):
+        assert type(pool.submit(bytearray, 10**15).exception(LONG)) is MemoryError
+
     def test_each_callback_is_called_once_also_if_added_late(self, pool, gate):
         future = pool.submit(calls.wait_for, gate, 5)
         called = []
