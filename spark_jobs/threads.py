@@ -1,13 +1,26 @@
-"""Threads that do not keep the process alive."""
+"""Starting threads."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Thread
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def start_thread(thread: Thread) -> None:
+    """Start a thread.
+
+    Raises:
+        BlockingIOError: This host is at its limit of processes, which counts threads.
+    """
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise BlockingIOError(errno.EAGAIN, str(error)) from None
 
 
 def in_thread(step: Callable[[], T], name: str) -> Future[T]:

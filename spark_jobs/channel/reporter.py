@@ -15,6 +15,7 @@ from spark_jobs import time_limits
 from spark_jobs.channel.exchange import ChannelClosed, ChannelLost, ChannelRefused
 from spark_jobs.messages import Attempt, Heard, Report
 from spark_jobs.storage.local_files import open_regular
+from spark_jobs.threads import start_thread
 
 _MOST_WAITING = 10_000
 _MOST_AT_ONCE = 100  # reports per message: so many of the largest size fit
@@ -96,7 +97,7 @@ class Reporter:
         self._thread = threading.Thread(target=self._main, name="experiment-reports", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        start_thread(self._thread)
         return self
 
     def __exit__(self, *error: object) -> None:

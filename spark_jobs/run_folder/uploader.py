@@ -28,6 +28,7 @@ from spark_jobs.run_folder.paths import CHECKPOINT, only_grows
 from spark_jobs.storage.files import CHANGED, PART, WritableFiles
 from spark_jobs.storage.local_files import Look, look_of, open_regular
 from spark_jobs.storage.locations import Location
+from spark_jobs.threads import start_thread
 
 _PIECE = 16 << 20  # maximum bytes of an append
 _CHANGES = 4  # rounds in a row in which a file may change before it is uploaded nevertheless
@@ -89,7 +90,7 @@ class Uploader:
         )
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        start_thread(self._thread)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -20,6 +20,7 @@ from spark_jobs.storage.files import FileStatus, WritableFiles, beside
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
+from spark_jobs.threads import start_thread
 
 
 class Verdict(NamedTuple):
@@ -76,11 +77,16 @@ class DriverWatch:
             if answered:
                 self._end()
             elif self._mark is not None and self._answered is None and self.verdict is None:
-                self._answered = threading.Event()
-                arguments = (self._mark, self._answered)
-                threading.Thread(
-                    target=self._look_on, args=arguments, name="experiment-watch", daemon=True
-                ).start()
+                ended = threading.Event()
+                watching = threading.Thread(
+                    target=self._look_on,
+                    args=(self._mark, ended),
+                    name="experiment-watch",
+                    daemon=True,
+                )
+                with contextlib.suppress(BlockingIOError):  # the next message tries again
+                    start_thread(watching)
+                    self._answered = ended
 
     def close(self) -> None:
         """Stop watching."""

@@ -14,6 +14,7 @@ from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.slot.gpus.nvml import GIB, Gpus
 from spark_jobs.slot.runners import TrialRunner
 from spark_jobs.slot.trial_events import gpu_tag
+from spark_jobs.threads import start_thread
 from spark_jobs.trial.events.event_file import EventFile
 from spark_jobs.zygote.link import Tell
 
@@ -125,7 +126,7 @@ class WatchedRunner:
         ended = threading.Event()
         arguments = (paths, ended)
         thread = threading.Thread(target=self._record, args=arguments, name="gpus", daemon=True)
-        thread.start()
+        start_thread(thread)
         try:
             yield
         finally:

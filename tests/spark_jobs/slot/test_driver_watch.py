@@ -116,3 +116,17 @@ def test_a_slot_whose_driver_has_no_mark_stays():
     with watching(None, silence=0.0) as (watch, left):
         assert not [t for t in set(threading.enumerate()) - before if t.name == "experiment-watch"]
         assert (watch.verdict, left.is_set()) == (None, False)
+
+
+def test_a_watch_that_cannot_begin_tries_again_with_the_next_message(place, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    place.put("000001.json", mark_of(host="elsewhere", released=True))
+    left = threading.Event()
+    with contextlib.closing(DriverWatch(mark(place), HadoopSettings(), left.set)) as watch:
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", refused)
+            watch.heard(False)
+        watch.heard(False)
+        assert left.wait(60)

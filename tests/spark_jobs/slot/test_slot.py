@@ -367,6 +367,17 @@ def test_the_files_of_an_attempt_on_a_full_disk_are_stored_or_named(tmp_path, mo
     assert (folder / "stdout.log").read_text() == "its output"
 
 
+def test_a_host_that_can_start_no_uploader_fails_the_trial_not_the_slot(tmp_path, monkeypatch):
+    from spark_jobs.slot import run_attempt as module
+
+    for opens in (module, writing):
+        monkeypatch.setattr(opens, "writable_files_at", lambda location, hadoop: LocalFiles())
+    error = without_further_threads(monkeypatch, "experiment-uploader")
+    outcome = run(config_of(f"hdfs://nn:8020{tmp_path}/run"), Attempt(Trial(0, {"x": 1})))
+    assert outcome.error.kind == "machine"
+    assert outcome.error.message == f"host {host_name()}: {error}"
+
+
 def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monkeypatch):
     from spark_jobs.slot import run_attempt as module
 
@@ -456,8 +467,24 @@ def without_further_processes(monkeypatch):
     return "[Errno 11] Resource temporarily unavailable"
 
 
-@pytest.mark.parametrize("host", [without_room_for_temporary_files, without_further_processes])
-def test_a_host_that_can_start_no_zygote_is_named_and_its_task_does_not_fail(
+def without_further_threads(monkeypatch, name="experiment-reports"):
+    """Let this host be at its limit of processes, which counts threads, for one of this name."""
+
+    def start(thread):
+        if thread.name == name:
+            raise RuntimeError("can't start new thread")
+        starts(thread)
+
+    starts = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return "[Errno 11] can't start new thread"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [without_room_for_temporary_files, without_further_processes, without_further_threads],
+)
+def test_a_host_that_can_start_no_trials_is_named_and_its_task_does_not_fail(
     heard_of_slot, monkeypatch, host
 ):
     error = host(monkeypatch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import threading
 
 import cloudpickle
 import pytest
@@ -78,6 +79,16 @@ def test_memory_that_went_with_the_trial_is_not_kept(watched, kill):
     outcomes = [run(take_gib=4, kill=kill) for _ in range(2)]
     assert [outcome.status for outcome in outcomes] == ["failed" if kill else "finished"] * 2
     assert reported == []
+
+
+def test_a_host_that_can_start_no_further_thread_fails_the_trial_not_the_slot(watched, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    run, _ = watched()
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(OSError, match="can't start new thread"):  # a trial's failure by 'machine'
+        run()
 
 
 def test_a_gpu_that_keeps_memory_is_reported_with_bytes_and_trial(watched):
