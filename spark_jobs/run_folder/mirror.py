@@ -26,6 +26,8 @@ class Mirror:
         target: An existing folder of this host.
         wanted: Matches the full relative paths to fetch; paths of folders end with "/".
         grows: Returns whether the file of a relative path is append-only.
+        takes: Returns whether to fetch a file or folder at all. Default: no links, which may lead
+            out of the folder.
     """
 
     def __init__(
@@ -35,12 +37,15 @@ class Mirror:
         target: Path,
         wanted: re.Pattern[str],
         grows: Callable[[str], bool] = only_grows,
+        *,
+        takes: Callable[[FileStatus], bool] = lambda status: not status.is_link,
     ) -> None:
         self._files = files
         self._source = source
         self._target = target
         self._wanted = wanted
         self._grows = grows
+        self._takes = takes
         self._fetched: dict[str, FileStatus] = {}
         self._ended: dict[str, str] = {}  # version of each folder with an outcome
         self._changed = False
@@ -65,10 +70,8 @@ class Mirror:
         refused: PermissionError | None = None
         # The outcome last: with it, a reader may take everything else for complete.
         for status in sorted(found, key=lambda status: status.location.name == OUTCOME):
-            if status.is_link:  # it may lead out of the folder
-                continue
             name = folder + status.location.name + ("/" if status.is_folder else "")
-            if not self._wanted.fullmatch(name):
+            if not (self._wanted.fullmatch(name) and self._takes(status)):
                 continue
             there.add(name)
             try:

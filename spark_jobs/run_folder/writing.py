@@ -22,7 +22,7 @@ from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS, TRIAL, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
 from spark_jobs.run_folder.uploader import Uploader
-from spark_jobs.storage.files import PART, WritableFiles
+from spark_jobs.storage.files import PART, FileStatus, WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
@@ -210,7 +210,9 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
                 part = to.with_name(f"{PART}{to.name}")  # a part must not pass for the whole
                 shutil.rmtree(part, ignore_errors=True)
                 make_folder(part)
-                mirror = Mirror(files, source, part, _WHOLE_FILES, grows=lambda name: False)
+                mirror = Mirror(
+                    files, source, part, _WHOLE_FILES, grows=lambda name: False, takes=_is_handed_on
+                )
                 if _is_copied(mirror) and any(path.is_file() for path in part.rglob("*")):
                     shutil.rmtree(to, ignore_errors=True)
                     part.replace(to)
@@ -228,6 +230,14 @@ def _is_of_another(files: WritableFiles, folder: Location, attempt: Attempt) -> 
     except ProtocolError:  # a train function wrote it
         return False
     return before is not None and as_json(before.trial) != as_json(attempt.trial)
+
+
+def _is_handed_on(status: FileStatus) -> bool:
+    """Return whether to copy a file or folder among checkpoints: no link, no pipe, no socket."""
+    if status.is_link:
+        return False
+    location = status.location
+    return status.is_folder or location.scheme != "file" or Path(location.path).is_file()
 
 
 def _copy_epochs(files: WritableFiles, attempt: Location, to: Path) -> None:

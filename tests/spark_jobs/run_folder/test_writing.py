@@ -9,6 +9,7 @@ import getpass
 import itertools
 import os
 import shutil
+import socket
 import stat
 import tempfile
 import threading
@@ -522,6 +523,15 @@ class TestCheckpoints:
         source = Path(in_place.location.path, attempt_name(7, 1), "checkpoint", "model.keras")
         assert source.read_bytes() == b"1"
         assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
+
+    def test_pipes_and_sockets_stay_behind(self, keep, given, in_place):
+        """As on HDFS; a train function may have left them."""
+        keep(7, 1, model_keras=b"1", state__optimizer_bin=b"1")
+        folder = Path(in_place.location.path, attempt_name(7), "checkpoint")
+        os.mkfifo(folder / "state" / "pipe")
+        with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(folder):
+            server.bind("socket")
+            assert given(7, 2) == {"model.keras": b"1", "state/optimizer.bin": b"1"}
 
     def test_an_unreadable_checkpoint_is_an_error(self, keep, given, in_place, monkeypatch):
         def refused(status, sink, offset=0):
