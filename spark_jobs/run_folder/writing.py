@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, ProtocolError, as_json, decode
 from spark_jobs.retrying import call_again
-from spark_jobs.run_folder.listing import files_below
+from spark_jobs.run_folder.listing import files_below, leads_inside
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS, TRIAL, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
@@ -210,9 +210,8 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
                 part = to.with_name(f"{PART}{to.name}")  # a part must not pass for the whole
                 shutil.rmtree(part, ignore_errors=True)
                 make_folder(part)
-                mirror = Mirror(
-                    files, source, part, _WHOLE_FILES, grows=lambda name: False, takes=_is_handed_on
-                )
+                takes = functools.partial(_is_handed_on, source)
+                mirror = Mirror(files, source, part, _WHOLE_FILES, lambda name: False, takes=takes)
                 if _is_copied(mirror) and any(path.is_file() for path in part.rglob("*")):
                     shutil.rmtree(to, ignore_errors=True)
                     part.replace(to)
@@ -232,12 +231,12 @@ def _is_of_another(files: WritableFiles, folder: Location, attempt: Attempt) -> 
     return before is not None and as_json(before.trial) != as_json(attempt.trial)
 
 
-def _is_handed_on(status: FileStatus) -> bool:
-    """Return whether to copy a file or folder among checkpoints: no link, no pipe, no socket."""
-    if status.is_link:
+def _is_handed_on(checkpoints: Location, status: FileStatus) -> bool:
+    """Return whether to copy an entry of a checkpoint folder: no pipe, no socket, no link out."""
+    path = Path(status.location.path)
+    if status.is_link and not leads_inside(path, Path(checkpoints.path)):
         return False
-    location = status.location
-    return status.is_folder or location.scheme != "file" or Path(location.path).is_file()
+    return status.is_folder or checkpoints.scheme != "file" or path.is_file()
 
 
 def _copy_epochs(files: WritableFiles, attempt: Location, to: Path) -> None:

@@ -87,6 +87,28 @@ def touch(path):
     os.utime(path, ns=(now, now))
 
 
+def write_linked(checkpoint, outside):
+    """Write checkpoints with links to each other and to elsewhere; return what is handed on."""
+    write(checkpoint / "steps" / "500" / "state", b"500")
+    write(outside / "state", b"secret")
+    for name, target in {
+        "latest": "steps/500/state",
+        "steps/last": "500",
+        "absolute": checkpoint / "steps" / "500" / "state",
+        "steps/500/around": "..",
+        "all": ".",
+        "itself": "itself",
+        "nothing": "nowhere",
+        "above": "..",
+        "outside": outside,
+        "outside-state": outside / "state",
+        "beside": "../stdout.log",
+    }.items():
+        (checkpoint / name).symlink_to(target)
+    write(checkpoint.parent / "stdout.log", b"printed")
+    return dict.fromkeys(["absolute", "latest", "steps/500/state", "steps/last/state"], b"500")
+
+
 @pytest.fixture
 def source(tmp_path):
     (tmp_path / "source").mkdir()
@@ -785,6 +807,30 @@ def test_links_and_special_files_stay_here(uploader, source, target, tmp_path):
     uploader.upload(everything=False)
     uploader.upload()
     assert [path.name for path in target.rglob("*")] == ["a"]
+
+
+def test_links_among_checkpoints_are_uploaded_as_what_they_lead_to(
+    uploader, source, target, tmp_path
+):
+    handed_on = write_linked(source / "checkpoint", tmp_path / "outside")
+    uploader.upload(everything=False)
+    uploader.upload()
+    assert tree(target / "checkpoint") == handed_on
+    (source / "checkpoint" / "steps" / "501").mkdir()
+    (source / "checkpoint" / "latest").unlink()
+    (source / "checkpoint" / "latest").symlink_to("steps/501")
+    write(source / "checkpoint" / "steps" / "501" / "state", b"501")
+    uploader.upload()
+    added = dict.fromkeys(["latest/state", "steps/501/state"], b"501")
+    del handed_on["latest"]
+    assert tree(target / "checkpoint") == handed_on | added
+
+
+def test_checkpoints_behind_a_link_stay_here(uploader, source, target, tmp_path):
+    write_linked(tmp_path / "outside" / "checkpoint", tmp_path / "elsewhere")
+    (source / "checkpoint").symlink_to(tmp_path / "outside" / "checkpoint")
+    uploader.upload()
+    assert tree(target) == {}
 
 
 def test_a_file_removed_from_the_store_is_not_uploaded_again(uploader, source, target):

@@ -32,7 +32,7 @@ from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
-from tests.spark_jobs.run_folder.test_uploader import Watched, touch, wait_until
+from tests.spark_jobs.run_folder.test_uploader import Watched, touch, tree, wait_until, write_linked
 
 _FOLDERS = itertools.count()
 _CONTENT = {
@@ -401,6 +401,15 @@ def test_the_trained_epochs_of_the_same_trial_come_with_its_checkpoint(place, tm
     assert from_parent == {"state": b"6"}
 
 
+def test_links_among_checkpoints_are_handed_on_by_every_store(place, tmp_path):
+    to = tmp_path / "to" / "checkpoint"
+    with run_folder(place.location.below(attempt_name(7)), place.hadoop) as folder:
+        handed_on = write_linked(folder.path / "checkpoint", tmp_path / "outside")
+        folder.keep(pytest.fail)
+    hand_on_checkpoint(place.files, place.location, Attempt(Trial(7, {}), 2), to)
+    assert tree(to) == handed_on
+
+
 def test_a_checkpoint_is_handed_on_beside_something_else_of_the_name_of_its_epochs(tmp_path):
     attempt = tmp_path / "run" / "trials" / "000007"
     (attempt / "checkpoint").mkdir(parents=True)
@@ -523,6 +532,14 @@ class TestCheckpoints:
         source = Path(in_place.location.path, attempt_name(7, 1), "checkpoint", "model.keras")
         assert source.read_bytes() == b"1"
         assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
+
+    def test_links_are_handed_on_as_what_they_lead_to(self, given, in_place, tmp_path):
+        folder = Path(in_place.location.path, attempt_name(7), "checkpoint")
+        handed_on = write_linked(folder, tmp_path / "outside")
+        assert given(7, 2) == handed_on
+        copy = tmp_path / "given" / attempt_name(7, 2) / "checkpoint"
+        assert not any(path.is_symlink() for path in copy.rglob("*"))
+        assert {path.name for path in copy.iterdir()} == {"absolute", "latest", "steps"}
 
     def test_pipes_and_sockets_stay_behind(self, keep, given, in_place):
         """As on HDFS; a train function may have left them."""
