@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -325,10 +326,15 @@ def run_child(
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # user code may have closed or replaced it
-                stream.flush()
-        os._exit(code)  # no atexit handlers: TensorFlow's destructors may block
+        _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End this process, without atexit handlers: TensorFlow's destructors may block."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # user code may have closed or replaced it
+            stream.flush()
+    os._exit(code)
 
 
 def perform(
@@ -360,9 +366,16 @@ def main(payload: int, results: int, commands: int) -> None:
     with os.fdopen(payload, "rb") as file:
         program_data, task_data = msgspec.msgpack.decode(file.read(), type=tuple[bytes, bytes])
     program = msgspec.json.decode(program_data, type=Program)
-    import_modules(program.preload)
-    import_guessed(program.guessed)
     task = decode(task_data, Task, largest=None)
+    try:
+        import_modules(program.preload)
+    except Exception as error:  # by which no zygote of forked trials would start here
+        message = f"preload: {type(error).__name__}: {error}"
+        trial = task.attempt.trial.id
+        failed = Outcome.failed(trial, "machine", message, traceback.format_exc())
+        PipeLink(results, commands).close(encode(fit(failed)))
+        _end(1)
+    import_guessed(program.guessed)
     set_environment(task.environment)  # of which all but PYTHONPATH is set
     run_child(program, task, results, commands, started)
 

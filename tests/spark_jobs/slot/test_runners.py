@@ -1056,6 +1056,18 @@ class TestSpawned(ProcessContract):
         assert outcome.value == 2
         assert outcome.seconds >= 0.5
 
+    def test_a_named_module_that_cannot_be_imported_is_the_machines_failure(
+        self, tmp_path, monkeypatch
+    ):
+        """As on a host that lacks a library of it."""
+        (tmp_path / "lacks_a_library.py").write_text("raise ImportError('no libfoo.so')")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        made = program(functions.double, preload=("lacks_a_library",), start_method="spawn")
+        with ProcessRunner(made) as runner:
+            error = Runner(runner, tmp_path / "run")(x=1).error
+        assert (error.kind, error.message) == ("machine", "preload: ImportError: no libfoo.so")
+        assert "in main" in error.traceback
+
 
 @pytest.fixture(scope="module")
 def runner():
