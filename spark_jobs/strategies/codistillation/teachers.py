@@ -10,6 +10,7 @@ import numpy as np
 from search.errors import InvalidArgument, shown
 from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.codistillation.cross_entropy import CrossEntropy
+from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Codistillation
 from spark_jobs.strategies.weights import assign, flat, reals
 
@@ -139,7 +140,8 @@ class Teachers:
             "get_config to a class of your own"
         )
         try:
-            teacher = self._keras.models.clone_model(model)
+            with replaced(model, "compiled", False):  # or Keras looks for the user's metrics, too
+                teacher = self._keras.models.clone_model(model)
         except Exception as error:  # of any kind, as the user's classes raise it
             raise InvalidArgument("model", expected, shown(model), hint) from error
         shapes = [[tuple(each.shape) for each in of.weights] for of in (teacher, model)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -40,3 +42,16 @@ def test_weights_that_are_not_finite_teach_nobody_and_are_warned_of():
     with pytest.warns(UserWarning, match="worker 1 has published weights that are not finite"):
         copies, _ = results(2, body)
     assert copies == [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [4.0, 5.0]]
+
+
+def test_a_copy_is_not_compiled():
+    """It needs neither the metrics, which may be functions of the user, nor an optimizer."""
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse", metrics=[lambda y, predicted: keras.ops.mean(predicted)])
+    gang = SimpleNamespace(size=2, rank=0)
+    loss = CrossEntropy("binary", from_logits=True)
+    teachers = Teachers(keras, Codistillation(), gang, name="weights", cross_entropy=loss)
+    teachers.begin(model)
+    assert (teachers._models[1].compiled, model.compiled) == (False, True)
