@@ -40,6 +40,20 @@ def reals(keras: Any, variables: Sequence[Any]) -> list[Any]:
     return [each for each in variables if keras.backend.is_float_dtype(str(each.dtype))]
 
 
+def renew_constants(keras: Any, model: Any) -> None:
+    """Let adapted layers compute with their present weights: Keras makes constants of them.
+
+    In a function that TensorFlow traces, these constants are the weights at each call of it.
+
+    Args:
+        keras: The module `keras`.
+        model: A model whose weights were assigned one by one.
+    """
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Normalization):
+            layer.finalize_state()
+
+
 def sendable(keras: Any, variable: Any) -> npt.NDArray[Any]:
     """Return a variable as an array of a type that the workers' connections can send."""
     array: npt.NDArray[Any] = keras.ops.convert_to_numpy(variable)

@@ -12,7 +12,7 @@ from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.codistillation.cross_entropy import CrossEntropy
 from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Codistillation
-from spark_jobs.strategies.weights import assign, flat, reals
+from spark_jobs.strategies.weights import assign, flat, reals, renew_constants
 
 
 class Teachers:
@@ -127,6 +127,8 @@ class Teachers:
         self._asked = True
 
         def taught() -> Any:
+            for teacher in self._models.values():
+                renew_constants(self._keras, teacher)
             others = [teacher(x, training=False) for teacher in self._models.values()]
             loss = self._cross_entropy.towards(self._keras, others, self._teaching, predicted)
             return ops.cast(self._settings.weight * loss, dtype)

@@ -20,15 +20,22 @@ from tests.spark_jobs.strategies.codistillation.train_functions import (
 )
 
 
-def regression(weights_of_the_others, teachers=1):
+def batch_of_rank_0(kind):
+    """Return the batch as the layer before the last one of a model gives it."""
+    x, y = batch(0)
+    return ((x - x.mean(axis=0)) / x.std(axis=0) if kind == "normalized" else x), y
+
+
+def regression(weights_of_the_others, teachers=1, kind="logits"):
     """Return the weights of rank 0 after steps of softmax regression, and the last step's loss.
 
     Args:
         weights_of_the_others: The weight of the loss towards the initial models of the others, by
             step.
         teachers: The number of the others, from rank 1 on.
+        kind: What the models predict, see `train_functions.build`.
     """
-    x, y = batch(0)
+    x, y = batch_of_rank_0(kind)
     truth, weights = np.eye(CLASSES)[y], matrix(0)
     predicted = [softmax(x @ matrix(rank), axis=1) for rank in range(1, teachers + 1)]
     taught = np.mean(predicted, axis=0)
@@ -70,6 +77,7 @@ def _binary(target, logits):
         ("probabilities", 2, 1, "float32"),
         ("logits", 3, 1, "float32"),
         ("logits", 3, 2, "float32"),
+        ("normalized", 2, 1, "float32"),
         ("own class", 2, 1, "float32"),
     ],
 )
@@ -79,10 +87,10 @@ def test_a_model_learns_from_the_labels_and_from_the_mean_of_the_other_models(
     """Compared with softmax regression in NumPy; a worker that is no teacher publishes nothing."""
     call = functions.taught_in_the_third_step
     found, *_ = gangs.values(call, workers, str(tmp_path), kind, floatx, teachers)
-    weights, last = regression([0, 0, WEIGHT], teachers)
+    weights, last = regression([0, 0, WEIGHT], teachers, kind)
     np.testing.assert_allclose(found["weights"], weights, atol=1e-5)
     assert found["loss"] == pytest.approx(last, abs=1e-5)
-    x, y = batch(0)
+    x, y = batch_of_rank_0(kind)
     own = -log_softmax(x @ weights, axis=1)[np.arange(len(y)), y].mean()
     assert found["val_loss"] == pytest.approx(own, abs=1e-5)
     assert found["evaluated"] == pytest.approx(own, abs=1e-5)

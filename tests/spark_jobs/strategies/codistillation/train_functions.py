@@ -35,8 +35,9 @@ def build(rank: int, kind: str, rate: float = RATE) -> Any:
     Args:
         rank: The worker's rank.
         kind: What it predicts: 'logits' or 'probabilities' of the classes, one of which is true,
-            'labels', the probability of each class by itself, as a functional model, or 'own class'
-            for a model of one that predicts logits.
+            'labels', the probability of each class by itself, as a functional model, 'normalized'
+            for logits of the batch of rank 0 after an adapted layer, or 'own class' for a model of
+            one that predicts logits.
         rate: The learning rate.
     """
     import keras
@@ -49,9 +50,13 @@ def build(rank: int, kind: str, rate: float = RATE) -> Any:
     elif kind == "own class":
         model = own_class(configured=True)
         model(np.zeros((1, 4)))  # makes its weights
+    elif kind == "normalized":
+        adapted = keras.layers.Normalization()
+        adapted.adapt(batch(0)[0])
+        model = keras.Sequential([keras.layers.Input((4,)), adapted, dense])
     else:
         model = keras.Sequential([keras.layers.Input((4,)), dense])
-    model.set_weights([matrix(rank)])
+    model.weights[-1].assign(matrix(rank))
     losses = {
         "probabilities": "sparse_categorical_crossentropy",
         "labels": "binary_crossentropy",
@@ -134,7 +139,7 @@ def taught_in_the_third_step(
     if not epochs:
         return {}
     return {
-        "weights": model.get_weights()[0],
+        "weights": model.get_weights()[-1],
         "loss": fitted.history["loss"][-1],
         "val_loss": fitted.history["val_loss"][-1],
         "evaluated": model.evaluate(x, y, verbose=0),
