@@ -13,7 +13,7 @@ from spark_jobs.strategies.downpour.measured import Measured
 from spark_jobs.strategies.downpour.rules import add, rule_of
 from spark_jobs.strategies.settings import Downpour
 from spark_jobs.strategies.steps import Steps, is_due
-from spark_jobs.strategies.weights import Vector, assign, flat, reals, sendable
+from spark_jobs.strategies.weights import Vector, assign, flat, reals, renew_constants, sendable
 
 Logs = MutableMapping[str, Any] | None
 
@@ -124,3 +124,4 @@ def _take_from_rank_0(keras: Any, communicator: Communicator, model: Any) -> Non
     own = [sendable(keras, variable) for variable in model.weights]
     for variable, array in zip(model.weights, communicator.broadcast(own), strict=True):
         variable.assign(array)
+    renew_constants(keras, model)

@@ -149,3 +149,10 @@ def test_optimizers_that_average_their_weights_are_refused(gangs):
         "worker's lag"
     )
     assert gangs.values(functions.refused, 2) == [[message] * 2] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_an_adapted_layer_computes_with_the_weights_of_rank_0(gangs):
+    first, second = gangs.values(functions.adapted_by_rank_0, 2)
+    np.testing.assert_array_equal(first, second)

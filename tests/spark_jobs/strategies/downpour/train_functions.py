@@ -278,3 +278,18 @@ def refused(worker: Worker) -> list[str]:
             except InvalidArgument as error:
                 found.append(str(error))
     return found
+
+
+def adapted_by_rank_0(worker: Worker) -> Any:
+    """Return the predictions of a model with a layer that rank 0 alone has adapted to the data."""
+    import keras
+
+    x, y = digits(worker)
+    adapted = keras.layers.Normalization()
+    model = keras.Sequential([keras.layers.Input((64,)), adapted, keras.layers.Dense(1)])
+    if worker.rank == 0:
+        adapted.adapt(x)
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    with worker.connected(Downpour()):
+        model.fit(x, y, batch_size=BATCH, verbose=0)
+    return keras.ops.convert_to_numpy(model(np.ones((1, 64))))
