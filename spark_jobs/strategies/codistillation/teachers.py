@@ -149,4 +149,15 @@ class Teachers:
         shapes = [[tuple(each.shape) for each in of.weights] for of in (teacher, model)]
         if shapes[0] != shapes[1]:
             raise InvalidArgument("model", expected, shown(model), hint)
+        if self._vocabularies(teacher) != self._vocabularies(model):  # no weights, so never sent
+            expected = expected.replace("weights", "vocabularies")
+            hint = "give each layer its own by vocabulary="
+            raise InvalidArgument("model", expected, shown(model), hint)
         return teacher
+
+    def _vocabularies(self, model: Any) -> list[int]:
+        """Return the sizes of the vocabularies of a model's layers."""
+        kinds = self._keras.layers.StringLookup, self._keras.layers.IntegerLookup
+        return [
+            each.vocabulary_size() for each in model._flatten_layers() if isinstance(each, kinds)
+        ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from search.errors import InvalidArgument
 from spark_jobs.strategies.codistillation.cross_entropy import CrossEntropy
 from spark_jobs.strategies.codistillation.teachers import Teachers
 from spark_jobs.strategies.settings import Codistillation
@@ -44,14 +46,43 @@ def test_weights_that_are_not_finite_teach_nobody_and_are_warned_of():
     assert copies == [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [4.0, 5.0]]
 
 
+def begun(model):
+    """Return the teachers of rank 0 of two workers."""
+    import keras
+
+    gang, loss = SimpleNamespace(size=2, rank=0), CrossEntropy("binary", from_logits=True)
+    teachers = Teachers(keras, Codistillation(), gang, name="weights", cross_entropy=loss)
+    teachers.begin(model)
+    return teachers
+
+
 def test_a_copy_is_not_compiled():
     """It needs neither the metrics, which may be functions of the user, nor an optimizer."""
     import keras
 
     model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
     model.compile("adam", "mse", metrics=[lambda y, predicted: keras.ops.mean(predicted)])
-    gang = SimpleNamespace(size=2, rank=0)
-    loss = CrossEntropy("binary", from_logits=True)
-    teachers = Teachers(keras, Codistillation(), gang, name="weights", cross_entropy=loss)
-    teachers.begin(model)
+    teachers = begun(model)
     assert (teachers._models[1].compiled, model.compiled) == (False, True)
+
+
+def words_of(layer):
+    import keras
+
+    words = keras.layers.Input((1,), dtype="string")
+    return keras.Model(words, keras.layers.Embedding(5, 1)(layer(words)))
+
+
+def test_a_model_whose_copy_would_lack_a_vocabulary_is_refused():
+    """To the copy all words would be unknown, as an adapted vocabulary is no weight."""
+    import keras
+
+    begun(words_of(keras.layers.StringLookup(vocabulary=["a", "b"])))
+    adapted = keras.layers.TextVectorization(output_sequence_length=3)
+    adapted.adapt(["a b"])
+    with pytest.raises(InvalidArgument) as raised:
+        begun(words_of(adapted))
+    assert re.sub("<.*>", "a model", str(raised.value)) == (
+        "model: expected one that keras.models.clone_model copies with all vocabularies, for "
+        "'codistillation', got a model; give each layer its own by vocabulary="
+    )
