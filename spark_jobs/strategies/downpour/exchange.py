@@ -115,6 +115,7 @@ def _last(keras: Any, communicator: Communicator, first: Any) -> Any:
                 self.model.stop_training = True
 
         def on_train_end(self, logs: Logs = None) -> None:
+            communicator.meet()  # the user's callbacks may take longer on one of them
             _take_from_rank_0(keras, communicator, self.model)
 
     return Last()
