@@ -14,6 +14,9 @@ from search.errors import InvalidArgument, did_you_mean, shown
 
 Communication = Literal["auto", "ring", "nccl"]
 Rule = Literal["downpour", "easgd"]
+
+STALENESS, WAITING = "downpour/staleness", "downpour/waiting"
+"""The curves of `Downpour`: in what callbacks get of an epoch, not in Keras' History."""
 Axes = tuple[Literal["model"] | None, ...]
 StrategyName = Literal["auto", "mirrored", "jax", "downpour", "codistillation"]
 

@@ -18,6 +18,7 @@ import msgspec
 from spark_jobs.messages import ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS
 from spark_jobs.storage.local_files import open_appending
+from spark_jobs.strategies.settings import STALENESS, WAITING
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -98,8 +99,9 @@ class EpochsOfFit:
         self._before = before
 
     def add(self, epoch: int, logs: dict[str, float]) -> None:
-        """Add an epoch of this attempt."""
-        self._trained.add(_Line(self._repeat, self._fit, Report(epoch, logs)))
+        """Add an epoch of this attempt, with what Keras' History has of its logs."""
+        own = {name: value for name, value in logs.items() if name not in (STALENESS, WAITING)}
+        self._trained.add(_Line(self._repeat, self._fit, Report(epoch, own)))
 
     def has_all_before(self, epoch: int) -> bool:
         """Return whether the attempts before have trained each epoch before this one."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from statistics import fmean
 
 from spark_jobs.strategies.downpour.rules import Shared
+from spark_jobs.strategies.settings import STALENESS, WAITING
 from spark_jobs.strategies.weights import Vector
 
 
@@ -54,8 +55,8 @@ class Measured:
         """
         passed = self._clock() - self._begun
         return {
-            "downpour/staleness": fmean(self._staleness[1:] or self._staleness),
-            "downpour/waiting": self._waited / passed if passed > 0 else 0.0,
+            STALENESS: fmean(self._staleness[1:] or self._staleness),
+            WAITING: self._waited / passed if passed > 0 else 0.0,
         }
 
     @contextlib.contextmanager

@@ -111,3 +111,10 @@ def test_the_end_of_a_fit_may_remove_the_folder_for_checkpoints(tmp_path, checkp
     checkpoints.rmdir()
     epochs.begin(0).add(0, {"loss": 1.0})
     assert (tmp_path / "keras-epochs.jsonl").exists()
+
+
+@pytest.mark.parametrize("losses", [[2.0], []])
+def test_a_later_attempt_under_downpour_has_the_metrics_of_a_history_only(tmp_path, losses):
+    first = TrainedEpochs(tmp_path).begin(0)
+    first.add(0, {"loss": 3.0, "downpour/staleness": 0.0, "downpour/waiting": 0.5})
+    assert trained(tmp_path, (1, losses))[0][1] == {"loss": [3.0, *losses]}
