@@ -11,10 +11,12 @@ from experiment.setup.function.imports import Preload, preload_of
 from experiment.setup.function.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.setup.function.train_function import check_arguments, pickle_function
 from experiment.setup.resuming import check_same_search, manifest_of
-from experiment.setup.settings import Settings, check_folder, choose_logdir
+from experiment.setup.settings import NO_SHARED_GPU, Settings, check_folder, choose_logdir
 from experiment.setup.specification import SearchSpec
 from experiment.setup.strategy import strategy_of
+from search.errors import InvalidArgument
 from search.searcher import why_exhausted
+from spark_jobs.cluster.task_needs import TASK_GPUS, TaskNeeds
 from spark_jobs.messages import as_json
 from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
@@ -115,6 +117,7 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
     function = pickle_function(spec.train)
     gpus = spec.settings.gpus_per_trial, spec.settings.trials_per_gpu
     session = session_of(spec.spark).asking(*gpus)
+    check_gpus_of_workers(spec.settings, session.task_needs)
     session.check_settings()
     data, keep_warm = session.data_settings(), session.keep_warm()
     worker_ports = session.worker_ports()
@@ -135,6 +138,22 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
         worker_ports=worker_ports,
         strategy=strategy,
     )
+
+
+def check_gpus_of_workers(settings: Settings, needs: TaskNeeds) -> None:
+    """Refuse a part of a GPU for each of several workers, as `Settings` does for its arguments.
+
+    Args:
+        settings: The search's settings.
+        needs: What a slot of the search needs.
+
+    Raises:
+        InvalidArgument: Several workers of a trial would share a GPU.
+    """
+    if settings.workers.are_several and needs.tasks_per_gpu > 1:
+        expected = f"at least 1 with {settings.workers} workers"
+        hint = f"pass gpus_per_trial=1: {NO_SHARED_GPU}"
+        raise InvalidArgument(TASK_GPUS, expected, f"{needs.gpus:g}", hint)
 
 
 def _manifest(

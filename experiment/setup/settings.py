@@ -34,6 +34,8 @@ Isolation = Literal["process", "spawn", "none"]
 MOST_SLOTS = 100_000
 """The most slots that a search may ask Spark for, as many as a stage has tasks that Spark keeps."""
 
+NO_SHARED_GPU = "NCCL, over which workers share gradients, refuses two of them on one GPU"
+
 _MOST_PER_GPU = 64
 
 
@@ -212,8 +214,8 @@ class Settings(_Begun):
             raise InvalidArgument("isolation", expected, "'none'", hint)
         if self.trials_per_gpu > 1:
             expected = f"1 with {self.workers} workers"
-            hint = "NCCL, over which workers share gradients, refuses two of them on one GPU"
-            raise InvalidArgument("trials_per_gpu", expected, shown(self.trials_per_gpu), hint)
+            got = shown(self.trials_per_gpu)
+            raise InvalidArgument("trials_per_gpu", expected, got, NO_SHARED_GPU)
 
     @property
     def workers(self) -> Workers:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from search.errors import InvalidArgument
 
-_TASK_GPUS = "spark.task.resource.gpu.amount"
+TASK_GPUS = "spark.task.resource.gpu.amount"
 _EXECUTOR_GPUS = "spark.executor.resource.gpu.amount"
 _NO_LOCAL_GPUS = (
     "tasks that ask for GPUs wait for ever in local mode; local-cluster[1,4,8192] can assign them"
@@ -33,7 +33,7 @@ class TaskNeeds:
         Args:
             setting: Returns a Spark setting, or None if it is not set.
         """
-        return cls(int(setting("spark.task.cpus") or 1), float(setting(_TASK_GPUS) or 0))
+        return cls(int(setting("spark.task.cpus") or 1), float(setting(TASK_GPUS) or 0))
 
     def __str__(self) -> str:
         cores = f"{self.cpus} core" if self.cpus == 1 else f"{self.cpus} cores"
@@ -82,7 +82,7 @@ def slot_needs(
     if is_local(master):
         if usual.gpus:
             expected = f"unset with the master {master}"
-            raise InvalidArgument(_TASK_GPUS, expected, f"{usual.gpus:g}", _NO_LOCAL_GPUS)
+            raise InvalidArgument(TASK_GPUS, expected, f"{usual.gpus:g}", _NO_LOCAL_GPUS)
         if needs.gpus:
             expected = f"{least} with the master {master}"
             raise InvalidArgument(name, expected, f"{asked}", _NO_LOCAL_GPUS)
