@@ -72,7 +72,7 @@ def _measuring(steps: int, found: dict[str, float]) -> Around:
     def around(
         keras: Any, model: Any, arguments: Mapping[str, Any]
     ) -> Iterator[tuple[list[Any], list[Any]]]:
-        batch = _batch_size(keras, arguments.get("x"), arguments.get("batch_size"))
+        batch = _batch_size(keras, arguments)
         clock, ended = _clock(keras, steps), False
         try:
             yield [], [clock]
@@ -161,18 +161,29 @@ def _bytes_of(variables: Sequence[Any]) -> int:
     return sum(math.prod(v.shape) * np.dtype(str(v.dtype)).itemsize for v in variables)
 
 
-def _batch_size(keras: Any, x: Any, given: int | None) -> int | None:
+def _batch_size(keras: Any, arguments: Mapping[str, Any]) -> int | None:
     """Return the samples of a batch of `model.fit`; None if only reading the data would tell."""
+    x: Any = arguments.get("x")
     if hasattr(x, "element_spec"):  # a data set of TensorFlow, which can be read more than once
         x = next(iter(x.take(1)), None)
     elif isinstance(x, keras.utils.PyDataset):
         x = x[0]
     elif isinstance(x, (list, tuple, dict)) or hasattr(x, "shape"):
-        return _BATCH_OF_KERAS if given is None else given
+        return arguments.get("batch_size") or _batch_of_arrays(keras, arguments)
     else:  # a generator, which yields no batch twice
         return None
     arrays = keras.tree.flatten(x)
     return int(arrays[0].shape[0]) if arrays and arrays[0].shape else None
+
+
+def _batch_of_arrays(keras: Any, arguments: Mapping[str, Any]) -> int:
+    """Return the samples of a batch of `model.fit` that Keras chooses for arrays."""
+    steps: int | None = arguments.get("steps_per_epoch")
+    if not steps:
+        return _BATCH_OF_KERAS
+    samples: int = keras.tree.flatten(arguments["x"])[0].shape[0]
+    trained: int = math.floor(samples * (1.0 - arguments.get("validation_split", 0.0)))
+    return math.ceil(trained / steps)
 
 
 def seconds_of_exchange(gradient_bytes: int) -> dict[str, float]:

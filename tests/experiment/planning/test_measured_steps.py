@@ -103,3 +103,31 @@ def test_the_learning_rate_is_that_after_the_warm_up_and_scales_by_the_optimizer
     found = FirstSteps(train, 5)()
     assert found.get("learning_rate") == rate
     assert found["adaptive"] == adaptive
+
+
+@pytest.mark.parametrize(
+    ("arguments", "batch"),
+    [
+        ({}, 32),
+        ({"steps_per_epoch": 9}, 23),
+        ({"steps_per_epoch": 9, "validation_split": 0.25}, 17),
+        ({"steps_per_epoch": 9, "batch_size": 7}, 7),
+    ],
+    ids=str,
+)
+def test_the_batch_of_arrays_is_the_one_that_keras_makes_of_them(arguments, batch):
+    def train():
+        import keras
+        import numpy as np
+
+        class Batches(keras.Sequential):
+            def train_step(self, data):
+                seen.append(int(data[0].shape[0]))
+                return super().train_step(data)
+
+        model = Batches([keras.layers.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", run_eagerly=True)
+        model.fit(np.ones((200, 1)), np.ones(200), verbose=0, **arguments)
+
+    seen = []
+    assert FirstSteps(train, 5)()["batch_size"] == seen[0] == batch
