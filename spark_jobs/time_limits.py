@@ -150,13 +150,14 @@ slots may read the same slow disk."""
 # The workers of a trial on several slots.
 
 CONNECT_FIRST = 60.0
-"""For the workers of a trial's first attempt to connect: they start within seconds of each other,
-so one that refuses connections for longer has a closed port."""
+"""For the workers of a trial's first attempt to connect: forked, they start within seconds of each
+other, so one that refuses connections for longer has a closed port."""
 
 CONNECT = 1200.0
-"""The same for a trial with a checkpoint: above `OUTAGE`, for which the slot of one worker may
-retry to copy it, and above `WARM_ANSWER`, `WARM_READY` and `OWN_IMPORT`, in which it may import
-anew. If a worker ends meanwhile, or its slot is lost, the driver ends the others."""
+"""The same for a trial with a checkpoint, or with 'spawn', where each worker imports: above
+`OUTAGE`, for which the slot of one worker may retry to copy it, and above `WARM_ANSWER`,
+`WARM_READY` and `OWN_IMPORT`, in which it may import anew. If a worker ends meanwhile, or its slot
+is lost, the driver ends the others."""
 
 # The relay of an executor.
 

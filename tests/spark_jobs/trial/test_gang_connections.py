@@ -43,9 +43,9 @@ def attempts(size=2):
     return [Attempt(Trial(0, {"x": 1.0}), 1, gang) for gang in gangs]
 
 
-def member(function, attempt, folder, limit):
+def member(function, attempt, folder, limit, start_method="fork"):
     """Evaluate an attempt in this process."""
-    program = Program(function=function, key=None, direction="max")
+    program = Program(function=function, key=None, direction="max", start_method=start_method)
     return evaluate(program, attempt, folder, limit=limit)
 
 
@@ -122,20 +122,21 @@ def test_a_worker_that_returns_does_not_wait_for_the_others(outcomes):
 
 
 @pytest.mark.parametrize(
-    ("trial", "number", "seconds"),
+    ("trial", "number", "start_method", "seconds"),
     [
-        (Trial(0, {"x": 1.0}), 1, "0.1"),
-        (Trial(0, {"x": 1.0}), 2, "0.2"),
-        (Trial(1, {"x": 1.0}, parent=0), 1, "0.2"),
+        (Trial(0, {"x": 1.0}), 1, "fork", "0.1"),
+        (Trial(0, {"x": 1.0}), 2, "fork", "0.2"),
+        (Trial(1, {"x": 1.0}, parent=0), 1, "fork", "0.2"),
+        (Trial(0, {"x": 1.0}), 1, "spawn", "0.2"),
     ],
 )
-def test_a_worker_has_longer_to_listen_if_it_may_copy_a_checkpoint(
-    tmp_path, monkeypatch, trial, number, seconds
+def test_a_worker_has_longer_to_listen_if_it_may_copy_a_checkpoint_or_imports(
+    tmp_path, monkeypatch, trial, number, start_method, seconds
 ):
     monkeypatch.setattr(time_limits, "CONNECT_FIRST", 0.1)
     monkeypatch.setattr(time_limits, "CONNECT", 0.2)
     attempt = Attempt(trial, number, attempts()[0].gang)
-    outcome = member(b"", attempt, tmp_path, None)
+    outcome = member(b"", attempt, tmp_path, None, start_method)
     assert outcome.error.kind == "machine"
     assert f"within {seconds} s (Connection refused)" in outcome.error.message
 
