@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from search.direction import Direction
-from search.stopping.rules import StoppingJudge, StoppingRule, start_all
+from search.stopping.rules import AnyOf, RuleJudge, StoppingRule
 from search.trial import Status
 
 
@@ -27,18 +27,23 @@ class JudgesOfGroups:
         self._rules = rules
         self._direction = direction
         self._group_of = group_of
-        self._judges: dict[str, StoppingJudge] = {}
+        self._judges: dict[str, list[RuleJudge]] = {}
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
         """Take in a report; return why the trial is to stop, or None."""
-        return self._of(trial).report(trial, step, value)
+        return AnyOf(self._of(trial)).report(trial, step, value)
 
     def ended(self, trial: int, status: Status = "finished") -> None:
         """Take in the end of a trial."""
-        self._of(trial).ended(trial, status)
+        AnyOf(self._of(trial)).ended(trial, status)
 
-    def _of(self, trial: int) -> StoppingJudge:
+    def estimate(self, trial: int) -> float | None:
+        """Return the value that a stopped trial would have had, by the first rule that has one."""
+        estimates = (judge.estimate(trial) for judge in self._of(trial))
+        return next((value for value in estimates if value is not None), None)
+
+    def _of(self, trial: int) -> list[RuleJudge]:
         group = self._group_of(trial)
         if group not in self._judges:
-            self._judges[group] = start_all(self._rules, self._direction)
+            self._judges[group] = [rule.start(self._direction) for rule in self._rules]
         return self._judges[group]

@@ -52,12 +52,22 @@ class StoppingJudge(Protocol):
         """
 
 
+class RuleJudge(StoppingJudge, Protocol):
+    """The judge of a stopping rule."""
+
+    def estimate(self, trial: int) -> float | None:
+        """Return the value that a stopped trial would have had, until `ended` is called.
+
+        None where its own value counts.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class StoppingRule(ABC):
     """The base of all stopping rules, which have no state and are equal if their arguments are."""
 
     @abstractmethod
-    def start(self, direction: Direction) -> StoppingJudge:
+    def start(self, direction: Direction) -> RuleJudge:
         """Return the judge of a search with this direction."""
 
     def to_json(self) -> dict[str, Any]:
@@ -97,7 +107,7 @@ class MedianStopping(StoppingRule):
         check_integer("n_warmup_steps", self.n_warmup_steps, 0)
         check_integer("interval_steps", self.interval_steps, 1)
 
-    def start(self, direction: Direction) -> StoppingJudge:
+    def start(self, direction: Direction) -> RuleJudge:
         """Return the judge of a search."""
         return _MedianJudge(self, direction)
 
@@ -134,7 +144,7 @@ class SuccessiveHalving(StoppingRule):
         check_integer("reduction_factor", self.reduction_factor, 2)
         check_integer("min_early_stopping_rate", self.min_early_stopping_rate, 0)
 
-    def start(self, direction: Direction) -> StoppingJudge:
+    def start(self, direction: Direction) -> RuleJudge:
         """Return the judge of a search."""
         return _HalvingJudge(self, direction)
 
@@ -170,7 +180,7 @@ class Threshold(StoppingRule):
             raise InvalidArgument("Threshold", "lower at most upper", got)
         check_integer("n_warmup_steps", self.n_warmup_steps, 0)
 
-    def start(self, direction: Direction) -> StoppingJudge:
+    def start(self, direction: Direction) -> RuleJudge:
         """Return the judge of a search."""
         return _ThresholdJudge(self, direction)
 
@@ -203,7 +213,7 @@ class Patience(StoppingRule):
             lambda delta: is_finite(delta) and delta >= 0,
         )
 
-    def start(self, direction: Direction) -> StoppingJudge:
+    def start(self, direction: Direction) -> RuleJudge:
         """Return the judge of a search."""
         return _PatienceJudge(self, direction)
 
@@ -230,16 +240,6 @@ def _no_rule(name: str, value: Any, expected: str) -> InvalidArgument:
     if isinstance(value, type) and issubclass(value, StoppingRule):
         hint = f"write {value.__name__}(...)"
     return InvalidArgument(name, expected, shown(value), hint)
-
-
-def start_all(rules: Sequence[StoppingRule], direction: Direction) -> StoppingJudge:
-    """Return a judge that stops a trial as soon as one of the rules does, with its reason.
-
-    Args:
-        rules: The rules.
-        direction: Direction of the objective.
-    """
-    return AnyOf([rule.start(direction) for rule in rules])
 
 
 class AnyOf:
@@ -287,6 +287,10 @@ class Judge(ABC, Generic[RuleT]):
         self._last[trial] = math.inf
         self._reasons.pop(trial, None)
         self._forget(trial, status)
+
+    def estimate(self, trial: int) -> float | None:
+        """Return None: the own value of a stopped trial counts."""
+        return None
 
     def _number(self, merit: float) -> str:
         score = self._direction.weight * merit

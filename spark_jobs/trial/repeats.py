@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from spark_jobs.run_folder.paths import REPEATS
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.trial import context
 from spark_jobs.trial.random_numbers import seed_repeat
+
+_LONGEST_WAIT = 0.5  # seconds: five times the pause between messages of a slot to the driver
+_SHARE_OF_WAIT = 0.05
+_POLL = 0.01
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -56,6 +61,7 @@ def outcome_of(
     for number in range(len(calls), running.repeats):
         context.begin_repeat(running, number)
         seed_repeat(running.seed, running.trial, number)
+        started = time.monotonic()
         returned = _returned(running, call)
         if not running.rank:
             outcomes.append(read(returned))
@@ -64,9 +70,12 @@ def outcome_of(
                 _keep(running, calls)
                 _note(running, number, outcomes[-1], unsent)
                 _send(running, unsent)
-        if number + 1 < running.repeats and (reason := _why_stop(running)):
-            running.stopped = reason
-            break
+        if number + 1 < running.repeats:
+            if outcomes and outcomes[-1].value is not None:  # which was reported
+                _await_answer(running, time.monotonic() - started)
+            if reason := _why_stop(running):
+                running.stopped = reason
+                break
     _send(running, unsent)  # of an attempt that was lost after its last call
     return _mean(outcomes) if outcomes else None
 
@@ -103,6 +112,18 @@ def _returned(running: context.TrialContext, call: Callable[[], Any]) -> Any:
         return call()
     except context.StepsDone:
         return {} if running.reported is None else dict(running.reported.metrics)
+
+
+def _await_answer(running: context.TrialContext, seconds: float) -> None:
+    """Wait a moment for the driver's answer to a report, without which another call is made.
+
+    Args:
+        running: The trial.
+        seconds: The time that the call took, of which the wait takes a small part.
+    """
+    end = time.monotonic() + min(_LONGEST_WAIT, _SHARE_OF_WAIT * seconds)
+    while time.monotonic() < end and not running.link.stop():
+        time.sleep(_POLL)
 
 
 def _why_stop(running: context.TrialContext) -> str:

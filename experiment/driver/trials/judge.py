@@ -56,9 +56,10 @@ class Judge:
         self._warn = warn
         self._objective_of = objective_of(optimization_key, direction)
         self._rules: StoppingJudge | None = None
+        self._own: JudgesOfGroups | None = None
         if (stopping or further is not None) and isinstance(direction, Direction):
-            judges = JudgesOfGroups(stopping, direction, group_of)
-            self._rules = AnyOf([judges] if further is None else [judges, further])
+            self._own = JudgesOfGroups(stopping, direction, group_of)
+            self._rules = AnyOf([self._own] if further is None else [self._own, further])
         # A searcher's judge may stop no trial: it learns from reports which ones to train longer.
         self._who = "stopping=" if stopping else "the searcher"
         self._without = "stops none of them" if stopping else "learns from their outcomes alone"
@@ -135,13 +136,20 @@ class Judge:
             return replace(outcome, error=replace(error, kind="invalid value"))
         names = self._direction.names if isinstance(self._direction, Directions) else ()
         if not names and not outcome.values:
-            return self._held_to_one(outcome)
+            return self._estimated(self._held_to_one(outcome))
         has_none = outcome.value is None and not outcome.values
         if has_none or (names and set(outcome.values) == set(names)):
             return outcome
         wanted = f"the objectives {', '.join(map(repr, names))}" if names else "one objective"
         message = f"want {wanted}, got {shown(dict(outcome.values) or outcome.objective)}"
         return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
+
+    def _estimated(self, outcome: Outcome) -> Outcome:
+        """Return an outcome with the value that a rule estimates for a trial that it stopped."""
+        if self._own is None or outcome.status != "stopped" or outcome.value is None:
+            return outcome
+        value = self._own.estimate(outcome.trial)
+        return outcome if value is None else replace(outcome, value=value)
 
     def _held_to_one(self, outcome: Outcome) -> Outcome:
         """Return an outcome after a check of its objective's name."""

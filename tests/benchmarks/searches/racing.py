@@ -18,7 +18,7 @@ from statistics import fmean
 
 from search.direction import Direction
 from search.stopping.racing import StudentRacing, WilcoxonRacing
-from search.stopping.rules import StoppingRule, start_all
+from search.stopping.rules import AnyOf, StoppingRule
 
 RULES: Mapping[str, Sequence[StoppingRule]] = {
     "none": (),
@@ -77,7 +77,7 @@ def race(seed: int, *, rules: Sequence[StoppingRule], repeats: int, noise: str =
         [quality + difficulty + _NOISE * draw(rng) for difficulty in difficulties]
         for quality in qualities
     ]
-    judge, made, means = start_all(rules, Direction.MAX), 0, {}
+    judge, made, means = AnyOf([rule.start(Direction.MAX) for rule in rules]), 0, {}
     for trial, of_trial in enumerate(values):
         for step, value in enumerate(of_trial):
             made += 1

@@ -3,6 +3,7 @@ import dataclasses
 import tempfile
 from collections import Counter
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,8 @@ from search.errors import InvalidArgument
 from search.grid import GridSearch, PointSearch
 from search.searcher import drive
 from search.space.spaces import Space
-from search.stopping.rules import SuccessiveHalving, Threshold, start_all
+from search.stopping.racing import StudentRacing
+from search.stopping.rules import AnyOf, SuccessiveHalving, Threshold
 from search.trial import Outcome, Trial
 from spark_jobs.messages import (
     Attempt,
@@ -953,7 +955,7 @@ class TalkingCluster(Cluster):
     """Slots whose trials also report, and stop on request; with a judge to compare."""
 
     def __init__(self, search, partitions, rule):
-        self.judge = start_all([rule], Direction.MAX)
+        self.judge = AnyOf([rule.start(Direction.MAX)])
         self.steps, self.last_outcomes, self.kept = {}, {}, []
         self.asking = set()  # partitions whose answer got lost: their last trial has ended
         super().__init__(search, partitions)
@@ -1079,6 +1081,43 @@ def test_a_trial_with_repeats_that_is_to_stop_and_is_lost_has_no_value(start):
     search.coordinator.ends.slots_lost(["1.0.0"])
     [result] = search.coordinator.trials.results
     assert (result.status, result.value) == ("stopped", None)
+
+
+def test_a_trial_that_lost_a_race_has_a_value_that_is_comparable_with_others(start):
+    """Its own mean, of the repeats that were easy, would be the best one."""
+    told = []
+
+    class Listening(PointSearch):
+        def tell(self, outcome):
+            told.append(outcome.value)
+            super().tell(outcome)
+
+    search = start(
+        Listening([{"x": number} for number in range(4)]),
+        "1.0.0",
+        stopping=[StudentRacing()],
+        repeats=4,
+        target=0.4,
+    )
+    best = [-1.0, 3.0, -1.0, -1.0]
+    for values in (best, [-1.1, 2.95, -1.12, -1.03], [-1.2, 2.9, -1.1, -1.03]):
+        work = search.ask("1.0.0")
+        for step, value in enumerate(values):
+            search.report("1.0.0", work, step, metric=value)
+        search.finish("1.0.0", work, fmean(values))
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 0, metric=-1.5) == ""
+    assert (
+        "worse than trial 0 in 3 repeats"
+        in [
+            search.report("1.0.0", work, step, metric=value)
+            for step, value in ((1, 2.5), (2, -1.5))
+        ][-1]
+    )
+    search.hand_in("1.0.0", work.number, stopped(work.trial.id, fmean([-1.5, 2.5, -1.5, 2.5])))
+    assert told[-1] == pytest.approx(-0.5)
+    assert search.coordinator.trials.results[-1].value == told[-1]
+    assert search.records("finished")[-1]["outcome"]["value"] == told[-1]
 
 
 def test_a_trial_that_is_to_stop_and_fails_does_not_run_again(start):

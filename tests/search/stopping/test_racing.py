@@ -18,9 +18,9 @@ def judge(direction=Direction.MAX, **arguments):
 
 
 def student(direction=Direction.MAX, **arguments):
-    """Return a judge that knows the noise: the mean of trial 0 is 0.88, 0.02 above trial 1."""
+    """Return a judge that knows the noise: the mean of trial 0 is 0.88, 0.02 above two others."""
     it = StudentRacing(**arguments).start(direction)
-    for trial, values in enumerate(([0.9, 0.8, 0.95, 0.85, 0.9], [0.88, 0.8, 0.91, 0.83, 0.88])):
+    for trial, values in enumerate(KNOWN):
         assert raced(it, trial, [direction.weight * value for value in values]) is None
     return it
 
@@ -35,6 +35,11 @@ def raced(it, trial, values):
     return None
 
 
+KNOWN = [
+    [0.9, 0.8, 0.95, 0.85, 0.9],
+    [0.88, 0.8, 0.91, 0.83, 0.88],
+    [0.9, 0.78, 0.93, 0.81, 0.88],
+]
 GOOD = [0.9, 0.8, 0.95, 0.85, 0.9, 0.88]
 
 
@@ -105,34 +110,78 @@ def test_arguments_are_checked(rule, arguments):
 
 
 @pytest.mark.parametrize("direction", Direction)
-def test_with_the_noise_of_finished_trials_one_repeat_may_be_enough(direction):
-    assert raced(student(direction), 2, [direction.weight * 0.8] * 5) == (
-        "step 0: worse than trial 0 in 1 repeat (p = 0.0015)"
+def test_with_the_noise_of_other_trials_two_repeats_are_enough(direction):
+    worse = [direction.weight * value for value in (0.82, 0.73, 0.9)]
+    assert raced(student(direction), 3, worse).startswith(
+        "step 1: worse than trial 0 in 2 repeats (p = "
     )
-    assert raced(student(direction), 2, [direction.weight * 0.87] * 5) is None
+    at_once = student(direction, n_startup_steps=1)
+    assert "step 0: worse than trial 0 in 1 repeat (p = " in raced(at_once, 3, worse)
+    close = [direction.weight * value for value in (0.89, 0.8, 0.94, 0.84, 0.9)]
+    assert raced(student(direction), 3, close) is None
 
 
-def test_p_is_students_with_the_variance_that_finished_trials_had():
+def test_p_is_students_with_the_median_of_the_variances_before():
+    """Of two variances with four degrees of freedom each, of which a median keeps half."""
     noise = variance([-0.02, 0.0, -0.04, -0.02, -0.02]) / (1 - 2 / (9 * 4)) ** 3
-    reason = raced(student(), 2, [0.87, 0.77, 0.0])
-    p = t.cdf(-0.03 * math.sqrt(2) / math.sqrt(noise), 4)
-    assert reason == f"step 1: worse than trial 0 in 2 repeats (p = {p:.2g})"
+    assert variance([0.0, -0.02, -0.02, -0.04, -0.02]) == pytest.approx(noise * (1 - 2 / 36) ** 3)
+    p = t.cdf(-0.05 * math.sqrt(2) / math.sqrt(noise), 4)
+    assert raced(student(), 3, [0.85, 0.75]) == (
+        f"step 1: worse than trial 0 in 2 repeats (p = {p:.2g})"
+    )
 
 
-def test_nothing_is_stopped_while_the_noise_is_unknown():
-    it = StudentRacing().start(Direction.MAX)
+def test_a_trial_whose_own_differences_vary_more_is_judged_by_these():
+    it = student()
+    values = [0.6, 0.79, 0.95, 0.86, 0.91]  # a bad first repeat
+    assert raced(it, 3, values) is None
+
+
+def test_no_trial_is_stopped_by_the_noise_between_the_best_and_its_twin_alone():
+    it = StudentRacing(n_startup_steps=1).start(Direction.MAX)
     assert raced(it, 0, GOOD) is None
-    assert raced(it, 1, GOOD) is None  # equal in all repeats, which tells nothing
-    assert raced(it, 2, [value - 0.5 for value in GOOD]) is None
-    assert raced(it, 3, [value - 0.5 for value in [*GOOD[:-1], 0.8]]) is None
-    assert raced(it, 4, [value - 0.5 for value in GOOD]) is not None
+    assert raced(it, 1, [value - 1e-7 * i for i, value in enumerate(GOOD)]) is None
+    assert it.report(2, 0, 0.879) is None
+    for step, value in enumerate([0.9, 1.0, 0.95, 0.98, 0.97], 1):
+        assert it.report(2, step, value) is None
 
 
-def test_a_repeat_without_a_value_stops_a_trial():
+@pytest.mark.parametrize("unit", [1, 0.1])
+def test_trials_that_are_worse_by_the_same_amount_in_each_repeat_are_stopped(unit):
+    """Whether the numbers are exact or rounded."""
     it = StudentRacing().start(Direction.MAX)
-    assert raced(it, 0, [float("nan")] * 3) is None
-    assert raced(it, 1, GOOD) is None
-    assert "in 2 repeats (p = 0)" in raced(it, 2, [0.9, None])
+    for trial, quality in enumerate([9, 1, 2]):
+        assert raced(it, trial, [unit * (quality + step**2) for step in range(4)]) is None
+    assert "in 2 repeats (p = 0" in raced(it, 3, [unit * (3 + step**2) for step in range(4)])
+
+
+def test_a_repeat_without_a_value_is_left_out():
+    it = student()
+    assert raced(it, 3, [None, 0.79, 0.95, float("nan"), 0.89]) is None
+    assert "worse than trial 0 in 3 repeats" in raced(student(), 3, [float("nan"), 0.74, 0.88])
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_the_value_of_a_stopped_trial_is_the_best_mean_and_the_mean_difference(direction):
+    for it in (student(direction), judge(direction, p_threshold=0.3)):
+        sign = direction.weight
+        if not isinstance(it, type(student())):
+            raced(it, 0, [sign * value for value in KNOWN[0]])
+        assert it.estimate(3) is None
+        for step, value in enumerate([0.85, 0.75]):
+            reason = it.report(3, step, sign * value)
+        assert reason is not None
+        assert it.estimate(3) == pytest.approx(sign * (fmean(KNOWN[0]) - 0.05))
+        it.ended(3, "stopped")
+        assert it.estimate(3) is None
+
+
+def test_the_smallest_numbers_are_compared():
+    it = StudentRacing(n_startup_steps=1).start(Direction.MAX)
+    raced(it, 0, [0.0, 0.0, 0.0])
+    for trial in (1, 2):
+        raced(it, trial, [-2.2e-162, 0.0, 2.2e-162])
+    assert "p = 0" in raced(it, 3, [-1.0])
 
 
 RACES = [race(seed, rules=[StudentRacing()], repeats=10) for seed in range(20)]
@@ -162,12 +211,12 @@ def test_the_best_configuration_is_found_with_at_most_half_of_the_repeats(
 
 
 @pytest.mark.slow
-def test_five_repeats_find_as_much_with_about_half_of_them():
+def test_five_repeats_find_as_much_with_two_thirds_of_them():
     """All five are too few to find it in 95 of 100 searches."""
     races = [race(seed, rules=[StudentRacing()], repeats=5) for seed in range(100)]
     without = [race(seed, rules=[], repeats=5) for seed in range(100)]
     assert sum(it.found for it in races) >= sum(it.found for it in without) - 2
-    assert fmean(it.share for it in races) <= 0.55
+    assert fmean(it.share for it in races) <= 0.7
 
 
 def test_penalties_as_large_as_a_float_can_be_are_compared():
@@ -182,8 +231,8 @@ def test_penalties_as_large_as_a_float_can_be_are_compared():
 def test_one_trial_of_penalties_hides_no_other_from_the_test():
     it = student(Direction.MIN)
     for step, value in enumerate([-1.0, -1.0, -1.0, -1.0, sys.float_info.max]):
-        it.report(2, step, value)
-    it.ended(2)  # the request to stop came too late
-    assert raced(it, 3, [-0.87, -0.79, -0.95, -0.83, -0.88]) is None
-    assert "worse than trial 0 in 1 repeat" in raced(it, 4, [sys.float_info.max])
-    assert "worse than trial 0 in 1 repeat" in raced(it, 5, [-0.7])
+        it.report(3, step, value)
+    it.ended(3)  # the request to stop came too late
+    assert raced(it, 4, [-0.89, -0.8, -0.95, -0.83, -0.88]) is None
+    assert "worse than trial 0 in 2 repeats" in raced(it, 5, [-0.7, -0.6])
+    assert raced(it, 6, [sys.float_info.max, sys.float_info.max]) is not None

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.stopping import rules as module
+from search.stopping.racing import StudentRacing, WilcoxonRacing
 from search.stopping.rules import (
+    AnyOf,
     MedianStopping,
     Patience,
     SuccessiveHalving,
     Threshold,
     read_rules,
-    start_all,
 )
 from tests.properties import examples
 
@@ -78,6 +78,8 @@ EVERY = [
     SuccessiveHalving(min_resource=2, reduction_factor=3, min_early_stopping_rate=1),
     Threshold(lower=-1.0, n_warmup_steps=2),
     Patience(2, min_delta=0.5),
+    StudentRacing(p_threshold=0.5, n_startup_steps=1),
+    WilcoxonRacing(p_threshold=0.6, n_startup_steps=1),
 ]
 EACH = pytest.mark.parametrize("rule", EVERY, ids=str)
 MIRRORED = {Threshold(lower=-1.0, n_warmup_steps=2): Threshold(upper=1.0, n_warmup_steps=2)}
@@ -209,7 +211,7 @@ def test_rules_are_values(rule):
 @EACH
 def test_json_says_type_and_arguments(rule):
     data = json.loads(json.dumps(rule.to_json()))
-    kind = getattr(module, data.pop("type"))
+    kind = {each.__name__: each for each in map(type, EVERY)}[data.pop("type")]
     assert kind(**data) == rule
 
 
@@ -522,7 +524,7 @@ def test_patience_is_keras_early_stopping(curve, direction, patience, min_delta)
 
 def test_any_of_several_rules_stops_and_all_get_every_report():
     rules = [Threshold(lower=0.0), Patience(2), SuccessiveHalving()]
-    judge = start_all(rules, Direction.MAX)
+    judge = AnyOf([rule.start(Direction.MAX) for rule in rules])
     assert judge.report(0, 0, -1.0) == "step 0: -1 is below the threshold 0"
     assert judge.report(1, 1, 0.5) is None
     assert judge.report(2, 1, 0.4) == "step 1: 0.4 is not among the best 1 of 2 trials"
@@ -533,7 +535,7 @@ def test_any_of_several_rules_stops_and_all_get_every_report():
 
 
 def test_no_rules_stop_no_trial():
-    judge = start_all([], Direction.MAX)
+    judge = AnyOf([])
     assert judge.report(0, 0, math.nan) is None
     judge.ended(0)
 

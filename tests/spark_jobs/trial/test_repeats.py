@@ -16,6 +16,7 @@ import experiment
 from search.trial import Outcome, Trial
 from spark_jobs.messages import LARGEST_MESSAGE, Attempt
 from spark_jobs.run_folder.paths import is_ours
+from spark_jobs.trial import repeats
 from spark_jobs.trial.context import TrialContext, entered
 from spark_jobs.trial.pipe.link import NoLink
 from spark_jobs.trial.random_numbers import seed_random_numbers
@@ -58,6 +59,23 @@ def test_a_trial_that_is_stopped_makes_no_further_call(tmp_path):
     outcome = run(lambda x: x + experiment.repeat(), tmp_path, link)
     assert (outcome.status, outcome.value, outcome.step) == ("stopped", 1.5, 1)
     assert outcome.reason == "step 1: worse"
+
+
+class Late(Recorded):
+    """Passes on the driver's answer only when it is asked for the third time."""
+
+    asked = 0
+
+    def stop(self):
+        self.asked += bool(super().stop())
+        return super().stop() if self.asked >= 3 else ""
+
+
+def test_a_trial_waits_a_moment_for_the_answer_before_another_call(tmp_path, monkeypatch):
+    monkeypatch.setattr(repeats, "_SHARE_OF_WAIT", math.inf)
+    monkeypatch.setattr(repeats, "_LONGEST_WAIT", 60.0)
+    outcome = run(lambda x: x + experiment.repeat(), tmp_path, Late(after=1), repeats=2)
+    assert (outcome.status, outcome.value, outcome.step) == ("stopped", 1.0, 0)
 
 
 def test_a_trial_that_is_to_stop_after_its_last_call_has_finished(tmp_path):

@@ -21,6 +21,7 @@ import pytest
 import experiment
 from experiment.run_files.journal import read_journal
 from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.trial import context
 from tests.conftest import marked_commands
 from tests.spark_jobs import train_functions as functions
 
@@ -139,24 +140,24 @@ def test_a_space_that_is_used_up_ends_the_search_with_a_sentence(spark, logdir):
 
 def test_repeats_of_a_trial_are_its_steps_and_race(spark, logdir):
     def train(x):
-        return {"score": x + experiment.repeat() ** 2, "x": x}
+        repeat = experiment.repeat()
+        while x == 3 and repeat == 3 and not context.current().link.stop():
+            time.sleep(0.01)
+        return {"score": x + repeat**2, "x": x}
 
     arguments = {"optimization_key": "score", "repeats": 6, "parallelism": 1, "preload": ()}
-    result = experiment.launch(spark, train, {"x": [9, 1, 2]}, logdir=logdir, **arguments)
-    assert result[0].status == "finished"
-    assert result.best.value == pytest.approx(9 + (0 + 1 + 4 + 9 + 16 + 25) / 6)
-    means = [(0 + 1 + 4 + 9) / 4, 30 / 5, 55 / 6]
-    for trial in result:  # a stopped one has the mean of its repeats so far
-        assert trial.status in {"finished", "stopped"}
-        assert any(trial.value - trial.params["x"] == pytest.approx(mean) for mean in means)
+    grid = {"x": [9, 1, 2, 3]}
+    result = experiment.launch(spark, train, grid, logdir=logdir, **arguments)
+    assert [trial.status for trial in result] == ["finished"] * 3 + ["stopped"]
+    assert result[3].reason == "step 1: worse than trial 0 in 2 repeats (p = 0)"
+    for trial in result:  # a stopped one has what its first repeats let expect
+        assert trial.value == pytest.approx(trial.params["x"] + (0 + 1 + 4 + 9 + 16 + 25) / 6)
         assert trial.metrics["x"] == trial.params["x"]
     manifest = json.loads(Path(result.logdir, "manifest.json").read_text())
     assert manifest["repeats"] == 6
     assert manifest["stopping"][0]["type"] == "StudentRacing"
     with pytest.raises(ValueError, match="repeats was 6, is 1"):
-        experiment.launch(
-            spark, train, {"x": [9, 1, 2]}, resume=result, **{**arguments, "repeats": 1}
-        )
+        experiment.launch(spark, train, grid, resume=result, **{**arguments, "repeats": 1})
     with pytest.raises(ValueError, match="repeats: expected 1 where trials resume"):
         experiment.hyperband_search(spark, train, {"x": [0.0, 1.0]}, repeats=2)
 
