@@ -90,7 +90,8 @@ def ignored_outcomes(
 ) -> Iterator[Ignored]:
     """Yield each outcome in a trial folder that is not the trial's outcome.
 
-    The outcome of a trial that has none yet counts when the run is resumed, if it can be read.
+    The outcome of a trial that has none yet counts when the run is resumed, if it can be read and
+    the attempt was not given up.
 
     Args:
         files: The run's store.
@@ -115,10 +116,11 @@ def ignored_outcomes(
                 continue
             if outcome.trial != trial:
                 yield Ignored(trial, number, f"it is that of trial {outcome.trial}")
-            elif trial in counted and not (
-                outcome.status in ("failed", "cancelled") and (trial, number) in known
-            ):
-                yield Ignored(trial, number, f"attempt {counted[trial]} counts")
+            elif trial in counted:
+                if outcome.status not in ("failed", "cancelled") or (trial, number) not in known:
+                    yield Ignored(trial, number, f"attempt {counted[trial]} counts")
+            elif outcome.reason == GIVEN_UP:
+                yield Ignored(trial, number, GIVEN_UP)
 
 
 def _attempts(files: WritableFiles, root: Location) -> dict[int, list[int]]:

@@ -31,7 +31,7 @@ from experiment.run_files.ownership import owned
 from search.fidelity.hyperband import Hyperband
 from search.space.spaces import Space
 from search.trial import Failure, Outcome, Trial
-from spark_jobs.messages import Attempt
+from spark_jobs.messages import GIVEN_UP, Attempt, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
@@ -404,7 +404,7 @@ def test_show_has_the_arguments_that_a_resume_must_repeat(call, tmp_path):
 
 
 def test_show_counts_the_outcomes_that_are_ignored(call, tmp_path):
-    root = make_run(tmp_path, lost=(2, 3), failed=(3,), running=(5,))
+    root = make_run(tmp_path, lost=(2, 3), failed=(3,), running=(4, 5))
     assert not any("ignored" in row for row in rows_of(call("show", root)))
     assert ["ignored", "0 outcomes"] in rows_of(call("show", root, "--verbose"))
     late, other = root / "trials" / "000002", root / "trials" / "000001-2"
@@ -412,12 +412,15 @@ def test_show_counts_the_outcomes_that_are_ignored(call, tmp_path):
     (late / "outcome.json").write_bytes((newer / "outcome.json").read_bytes())
     other.mkdir()
     (other / "outcome.json").write_bytes((newer / "outcome.json").read_bytes())
+    given_up = encode(Outcome(4, "stopped", 0.5, reason=GIVEN_UP))
+    (root / "trials" / "000004" / "outcome.json").write_bytes(given_up)
     (root / "trials" / "000005" / "outcome.json").write_bytes(b"{")
     shown = rows_of(call("show", root, "-v"))
-    assert ["ignored", "3 outcomes"] in shown
-    assert shown[-3:] == [
+    assert ["ignored", "4 outcomes"] in shown
+    assert shown[-4:] == [
         ["1", "2", "it is that of trial 2"],
         ["2", "1", "attempt 2 counts"],
+        ["4", "1", "its slot was given up"],
         ["5", "1", "it is no outcome that a slot has written"],
     ]
 
