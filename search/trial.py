@@ -94,8 +94,8 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         trial: The trial's id.
         status: 'finished', 'failed', 'stopped' or 'cancelled'.
         value: The objective: a finite number when finished, None when failed. For a stopped trial
-            the returned value, else the last reported one; None if that is no number. In the
-            driver that of a trial that lost a race is the rule's estimate.
+            the returned value, else the last reported one; None if that is no number. The
+            driver replaces that of a trial that lost a race by an estimate, see `StudentRacing`.
         objective: The name of the objective, if the train function gives one.
         metrics: Every number that the train function returned, the objective included.
         error: Why the trial failed; None otherwise.

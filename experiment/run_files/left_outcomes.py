@@ -90,8 +90,8 @@ def ignored_outcomes(
 ) -> Iterator[Ignored]:
     """Yield each outcome in a trial folder that is not the trial's outcome.
 
-    The outcome of a trial that has none yet counts when the run is resumed, if it can be read and
-    the attempt was not given up.
+    The outcome of a trial that has none yet may count when the run is resumed, see
+    `look_for_outcomes`, unless it cannot be read or the attempt was given up.
 
     Args:
         files: The run's store.

@@ -15,7 +15,13 @@ from search.stopping.rules import Judge, RuleJudge, StoppingRule, median
 from search.trial import Status
 
 _LEAST_VARIANCES = 2
-"""Trials whose repeats varied before any is stopped: a single one may be a twin of the best."""
+"""Trials that are compared with the best one before any is stopped."""
+
+_UNLIKE = 10.0
+"""Ratio of a trial's variance to the median from which it is judged by its own repeats alone.
+
+With normal noise that is the same in all trials, one in 600 has such a ratio after two repeats.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,9 @@ class StudentRacing(Racing):
     best one, nor before two other trials have been compared with the best one.
 
     Few repeats say little about the variance of the differences. So the test takes the median of
-    the variances of all trials before, corrected for its bias, or the trial's own variance if that
-    is larger. Repeats without a value are left out.
+    the variances of all trials before, corrected for its bias. If the trial's own variance is
+    larger, it takes this one, and if it is more than ten times as large, its own degrees of
+    freedom, too. Repeats without a value are left out.
 
     The value of a stopped trial is the best mean plus the mean of its differences from the best
     trial: a mean of its own repeats alone would depend on how hard these are.
@@ -80,7 +87,7 @@ class WilcoxonRacing(Racing):
     """Stop a trial whose repeats are significantly worse than those of the best trial.
 
     Like `StudentRacing`, but by Wilcoxon's signed rank test (Wilcoxon: Individual Comparisons by
-    Ranking Methods, Biometrics Bulletin 1, 1945), which does not suppose normal noise, and needs
+    Ranking Methods, Biometrics Bulletin 1, 1945), which does not suppose normal noise. It needs
     more repeats: with `p_threshold=0.1` at least four, since p is at least 1 / 2 ** n after n.
 
     Args:
@@ -120,10 +127,14 @@ class _RacingJudge(Judge[Racing]):
         if mean(merits.values()) >= mean(best.values()):
             return None
         differences = _differences(merits, best)
+        known = [difference for difference in differences if math.isfinite(difference)]
+        if known and mean(known) >= 0:
+            return None
         p = self._p_of_worse(differences) if differences else 1.0
         if p >= self._rule.p_threshold:
             return None
-        self._estimates[trial] = mean(best.values()) + mean(differences)
+        if known:
+            self._estimates[trial] = mean(best.values()) + mean(known)
         repeats = f"{len(merits)} repeat{'s' if len(merits) > 1 else ''}"
         return f"worse than trial {number} in {repeats} (p = {p:.2g})"
 
@@ -157,12 +168,11 @@ class _StudentJudge(_RacingJudge):
         least = self._rule.n_startup_steps
         if len(known) < least or len(self._variances) < _LEAST_VARIANCES:
             return 1.0
-        variance = max(median(self._variances), _variance(known) if len(known) > 1 else 0.0)
-        scale = math.sqrt(variance / len(known))
-        if scale == 0:
-            return 0.0 if mean(known) < 0 else 1.0
+        usual, own = median(self._variances), _variance(known) if len(known) > 1 else 0.0
         # A median is about as certain as a mean of half as many.
-        return float(stdtr(self._degrees / 2, mean(known) / scale))
+        degrees = len(known) - 1 if own > _UNLIKE * usual else self._degrees / 2
+        scale = math.sqrt(max(usual, own) / len(known))
+        return float(stdtr(degrees, mean(known) / scale)) if scale > 0 else 0.0
 
     def _learn(self, differences: Sequence[float]) -> None:
         known = [difference for difference in differences if math.isfinite(difference)]

@@ -149,7 +149,12 @@ class Judge:
         if self._own is None or outcome.status != "stopped" or outcome.value is None:
             return outcome
         value = self._own.estimate(outcome.trial)
-        return outcome if value is None else replace(outcome, value=value)
+        if value is None:
+            return outcome
+        metrics = dict(outcome.metrics)
+        if outcome.objective in metrics:
+            metrics[outcome.objective] = value
+        return replace(outcome, value=value, metrics=metrics)
 
     def _held_to_one(self, outcome: Outcome) -> Outcome:
         """Return an outcome after a check of its objective's name."""

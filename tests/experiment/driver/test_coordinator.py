@@ -1116,7 +1116,8 @@ def test_a_trial_that_lost_a_race_has_a_value_that_is_comparable_with_others(sta
     )
     search.hand_in("1.0.0", work.number, stopped(work.trial.id, fmean([-1.5, 2.5, -1.5, 2.5])))
     assert told[-1] == pytest.approx(-0.5)
-    assert search.coordinator.trials.results[-1].value == told[-1]
+    result = search.coordinator.trials.results[-1]
+    assert result.value == result.metrics["metric"] == told[-1]
     assert search.records("finished")[-1]["outcome"]["value"] == told[-1]
 
 

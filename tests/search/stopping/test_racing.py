@@ -137,13 +137,20 @@ def test_a_trial_whose_own_differences_vary_more_is_judged_by_these():
     assert raced(it, 3, values) is None
 
 
-def test_no_trial_is_stopped_by_the_noise_between_the_best_and_its_twin_alone():
-    it = StudentRacing(n_startup_steps=1).start(Direction.MAX)
-    assert raced(it, 0, GOOD) is None
-    assert raced(it, 1, [value - 1e-7 * i for i, value in enumerate(GOOD)]) is None
-    assert it.report(2, 0, 0.879) is None
-    for step, value in enumerate([0.9, 1.0, 0.95, 0.98, 0.97], 1):
-        assert it.report(2, step, value) is None
+def test_no_trial_is_stopped_by_the_noise_between_the_best_and_its_twins():
+    it = StudentRacing().start(Direction.MAX)
+    good = [0.9, 0.8, 0.95, 0.85, 0.9, 0.88]
+    assert raced(it, 0, good) is None
+    for trial in (1, 2):
+        assert raced(it, trial, [value - 1e-7 * i for i, value in enumerate(good)]) is None
+    assert raced(it, 3, [0.879, 0.785, 1.0, 0.95, 0.98, 0.97]) is None
+
+
+def test_a_trial_whose_mean_difference_is_an_advantage_is_not_stopped():
+    """Though most of its repeats are worse, and its own mean is below that of all repeats."""
+    it = judge()
+    raced(it, 0, [0.0] * 8 + [10.0] * 8)
+    assert raced(it, 1, [5.0, *(-0.1 - i / 100 for i in range(7))]) is None
 
 
 @pytest.mark.parametrize("unit", [1, 0.1])
@@ -158,7 +165,11 @@ def test_trials_that_are_worse_by_the_same_amount_in_each_repeat_are_stopped(uni
 def test_a_repeat_without_a_value_is_left_out():
     it = student()
     assert raced(it, 3, [None, 0.79, 0.95, float("nan"), 0.89]) is None
-    assert "worse than trial 0 in 3 repeats" in raced(student(), 3, [float("nan"), 0.74, 0.88])
+    it = student()
+    for step, value in enumerate([float("nan"), 0.74, 0.88]):
+        reason = it.report(3, step, value)
+    assert "worse than trial 0 in 3 repeats" in reason
+    assert it.estimate(3) == pytest.approx(fmean(KNOWN[0]) - 0.065)
 
 
 @pytest.mark.parametrize("direction", Direction)

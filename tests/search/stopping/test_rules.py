@@ -3,6 +3,7 @@ import json
 import math
 import pickle
 import random
+import re
 import statistics
 
 import pytest
@@ -44,6 +45,10 @@ def answers(judge, history):
         if kind == "report":
             given_.append(answer)
     return given_
+
+
+def without_ids(given_):
+    return [answer and re.sub(r"trial \d+", "trial", answer) for answer in given_]
 
 
 def decisions(judge, history):
@@ -103,8 +108,8 @@ def test_directions_mirror_each_other(rule, history, direction):
 @few
 def test_ids_of_trials_do_not_matter(rule, history, direction, ids):
     renamed = [(kind, ids[trial], *rest) for kind, trial, *rest in history]
-    expected = answers(rule.start(direction), history)
-    assert answers(rule.start(direction), renamed) == expected
+    expected = without_ids(answers(rule.start(direction), history))
+    assert without_ids(answers(rule.start(direction), renamed)) == expected
 
 
 @EACH

@@ -140,8 +140,9 @@ def test_a_space_that_is_used_up_ends_the_search_with_a_sentence(spark, logdir):
 
 def test_repeats_of_a_trial_are_its_steps_and_race(spark, logdir):
     def train(x):
-        repeat = experiment.repeat()
+        repeat, end = experiment.repeat(), time.monotonic() + 60
         while x == 3 and repeat == 3 and not context.current().link.stop():
+            assert time.monotonic() < end
             time.sleep(0.01)
         return {"score": x + repeat**2, "x": x}
 
