@@ -51,7 +51,7 @@ def files_below(folder: Path) -> tuple[dict[str, Look], OSError | None]:
 
 
 def leads_inside(link: Path, top: Path) -> bool:
-    """Return whether a link below a folder leads to something below it, but to none around it."""
+    """Return whether a link below `top` leads to something in it that does not contain the link."""
     if top not in link.parents:
         return False
     try:
@@ -62,6 +62,33 @@ def leads_inside(link: Path, top: Path) -> bool:
     if target in (Path(os.path.realpath(parent)) for parent in around):
         return False  # what is in it would have no end
     return Path(os.path.realpath(top)) in target.parents
+
+
+def links_below(top: Path) -> dict[str, str]:
+    """Return where the links below a folder lead to, relative to the link, by their relative path.
+
+    An absolute link leads into the folder itself, and not into copies of it; a relative one that
+    leads to the same is in its place.
+    """
+    found = {}
+    for parent, folders, names in os.walk(top):
+        for link in (Path(parent, name) for name in [*folders, *names]):
+            with contextlib.suppress(OSError):  # no link, or removed meanwhile
+                target = os.readlink(link)
+                if os.path.isabs(target):
+                    target = os.path.relpath(os.path.realpath(link), os.path.realpath(parent))
+                found[link.relative_to(top).as_posix()] = target
+    return found
+
+
+def make_links(links: dict[str, str], top: Path) -> None:
+    """Make links as returned by `links_below` in a folder, without those that lead out of it."""
+    # A folder for files that are being written is not copied, so it has no place for its links.
+    made = {top / name: to for name, to in links.items() if (top / name).parent.is_dir()}
+    for link, target in made.items():
+        link.symlink_to(target)
+    for link in [link for link in made if not leads_inside(link, top)]:
+        link.unlink()
 
 
 def unit_of(name: str) -> str:

@@ -46,8 +46,8 @@ class Uploader:
     whole, once it has not changed for a round, or has changed in several in a row, and unless it
     changes meanwhile. The files of the folder for checkpoints get their names together, once all of
     them are sent: a part of them must not pass for the last checkpoint. Files that are removed here
-    are removed there. Links and special files are not uploaded: they may lead out of the folder. Of
-    links among checkpoints that do not, what they lead to is uploaded.
+    are removed there. Links and special files are not uploaded: they may lead out of the folder. A
+    link among checkpoints that leads to another checkpoint is uploaded as a copy of it.
 
     Args:
         files: The store to upload to; used by one thread at a time.

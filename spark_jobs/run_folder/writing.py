@@ -17,12 +17,12 @@ from typing import Protocol, TypeVar
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, ProtocolError, as_json, decode
 from spark_jobs.retrying import call_again
-from spark_jobs.run_folder.listing import files_below, leads_inside
+from spark_jobs.run_folder.listing import files_below, links_below, make_links
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS, TRIAL, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
 from spark_jobs.run_folder.uploader import Uploader
-from spark_jobs.storage.files import PART, FileStatus, WritableFiles
+from spark_jobs.storage.files import PART, Files, FileStatus, WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
@@ -210,9 +210,7 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
                 part = to.with_name(f"{PART}{to.name}")  # a part must not pass for the whole
                 shutil.rmtree(part, ignore_errors=True)
                 make_folder(part)
-                takes = functools.partial(_is_handed_on, source)
-                mirror = Mirror(files, source, part, _WHOLE_FILES, lambda name: False, takes=takes)
-                if _is_copied(mirror) and any(path.is_file() for path in part.rglob("*")):
+                if _is_copied(files, source, part) and any(p.is_file() for p in part.rglob("*")):
                     shutil.rmtree(to, ignore_errors=True)
                     part.replace(to)
                     if name in own:
@@ -231,12 +229,12 @@ def _is_of_another(files: WritableFiles, folder: Location, attempt: Attempt) -> 
     return before is not None and as_json(before.trial) != as_json(attempt.trial)
 
 
-def _is_handed_on(checkpoints: Location, status: FileStatus) -> bool:
-    """Return whether to copy an entry of a checkpoint folder: no pipe, no socket, no link out."""
-    path = Path(status.location.path)
-    if status.is_link and not leads_inside(path, Path(checkpoints.path)):
+def _is_plain(status: FileStatus) -> bool:
+    """Return whether an entry of a folder is a folder or a file: no link, no pipe, no socket."""
+    if status.is_link:
         return False
-    return status.is_folder or checkpoints.scheme != "file" or path.is_file()
+    path = Path(status.location.path)
+    return status.is_folder or status.location.scheme != "file" or path.is_file()
 
 
 def _copy_epochs(files: WritableFiles, attempt: Location, to: Path) -> None:
@@ -262,21 +260,29 @@ def _content(files: WritableFiles, location: Location) -> bytes | None:
     return bytes(content)
 
 
-def _is_copied(mirror: Mirror) -> bool:
+def _is_copied(files: Files, source: Location, to: Path) -> bool:
     """Copy a folder until it stays the same meanwhile; return whether it did within some tries.
+
+    Links in it that lead inside are made again: the program may put another link in their place.
 
     Raises:
         OSError: The folder cannot be read.
     """
+    mirror = Mirror(files, source, to, _WHOLE_FILES, lambda name: False, takes=_is_plain)
     for left in reversed(range(_TRIES)):
+        # Before the files, so that a copy that did not change has what they lead to.
+        links = links_below(Path(source.path)) if source.scheme == "file" else {}
         try:
-            if not mirror.update():
-                return True
+            changed = mirror.update()
         except ConnectionError:
             raise
         except OSError:  # such as that of a file that became shorter
             if not left:
                 raise
+        else:
+            if not changed:
+                make_links(links, to)
+                return True
     return False
 
 

@@ -407,7 +407,7 @@ def test_links_among_checkpoints_are_handed_on_by_every_store(place, tmp_path):
         handed_on = write_linked(folder.path / "checkpoint", tmp_path / "outside")
         folder.keep(pytest.fail)
     hand_on_checkpoint(place.files, place.location, Attempt(Trial(7, {}), 2), to)
-    assert tree(to) == handed_on
+    assert {name: (to / name).read_bytes() for name in handed_on} == handed_on
 
 
 def test_a_checkpoint_is_handed_on_beside_something_else_of_the_name_of_its_epochs(tmp_path):
@@ -533,13 +533,54 @@ class TestCheckpoints:
         assert source.read_bytes() == b"1"
         assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
 
-    def test_links_are_handed_on_as_what_they_lead_to(self, given, in_place, tmp_path):
+    def test_links_among_checkpoints_are_handed_on_as_links(self, in_place, tmp_path):
         folder = Path(in_place.location.path, attempt_name(7), "checkpoint")
         handed_on = write_linked(folder, tmp_path / "outside")
-        assert given(7, 2) == handed_on
+        (folder / "current").symlink_to("latest")
+        (folder / "of-attempt").symlink_to("../../000007/checkpoint/steps")
+        copy = Path(in_place.location.path, attempt_name(7, 2), "checkpoint")
+        attempt = Attempt(Trial(7, {}), 2)
+        hand_on_checkpoint(in_place.files, in_place.location, attempt, copy)
+        links = {path for path in copy.rglob("*") if path.is_symlink()}
+        assert {path.relative_to(copy).as_posix(): os.readlink(path) for path in links} == {
+            "absolute": "steps/500/state",
+            "current": "latest",
+            "latest": "steps/500/state",
+            "steps/last": "500",
+        }
+        assert tree(copy) == {"steps/500/state": b"500"}
+        assert {name: (copy / name).read_bytes() for name in handed_on} == handed_on
+
+    def test_a_program_puts_a_new_link_in_the_place_of_the_one_before(
+        self, keep, given, in_place, tmp_path
+    ):
+        keep(7, 1, steps__500=b"500")
+        folder = Path(in_place.location.path, attempt_name(7), "checkpoint")
+        (folder / "latest").symlink_to("steps")
+        given(7, 2)
         copy = tmp_path / "given" / attempt_name(7, 2) / "checkpoint"
-        assert not any(path.is_symlink() for path in copy.rglob("*"))
-        assert {path.name for path in copy.iterdir()} == {"absolute", "latest", "steps"}
+        os.symlink("other", copy / "new")
+        os.replace(copy / "new", copy / "latest")
+        assert os.readlink(copy / "latest") == "other"
+
+    def test_a_link_that_changes_while_it_is_handed_on_leads_to_a_checkpoint(
+        self, keep, given, in_place, monkeypatch
+    ):
+        def update(mirror):
+            changed = updates(mirror)
+            if changed and not os.path.lexists(folder / "steps" / "501"):  # a save, meanwhile
+                keep(7, 1, steps__501=b"501")
+                (folder / "latest").unlink()
+                (folder / "latest").symlink_to("steps/501")
+                (folder / "steps" / "500").unlink()
+            return changed
+
+        updates = writing.Mirror.update
+        keep(7, 1, steps__500=b"500")
+        folder = Path(in_place.location.path, attempt_name(7), "checkpoint")
+        (folder / "latest").symlink_to("steps/500")
+        monkeypatch.setattr(writing.Mirror, "update", update)
+        assert given(7, 2) == {"steps/501": b"501", "latest": b"501"}
 
     def test_pipes_and_sockets_stay_behind(self, keep, given, in_place):
         """As on HDFS; a train function may have left them."""
