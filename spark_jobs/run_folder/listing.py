@@ -22,6 +22,8 @@ GONE = (FileNotFoundError, NotADirectoryError)
 def files_below(folder: Path) -> tuple[dict[str, Look], OSError | None]:
     """Return the plain files below a folder, and what links among its checkpoints lead to.
 
+    Links in a folder that a link leads to are left out: chains of links would multiply the files.
+
     Returns:
         The status of each file by its relative path; and an error if the folder, or one below it
         that still exists, cannot be listed.
@@ -29,18 +31,20 @@ def files_below(folder: Path) -> tuple[dict[str, Look], OSError | None]:
     found: dict[str, Look] = {}
     errors: list[OSError] = []
     checkpoints, tops = folder / CHECKPOINT, [folder]
-    for top in tops:  # which grow by linked folders
+    for top in tops:  # which grow by the linked folders below the first one
+        follows = top == folder
         for parent, folders, names in os.walk(top, onerror=errors.append):
             folders[:] = [name for name in folders if not name.startswith(PART)]
             tops += [
                 path
                 for path in (Path(parent, name) for name in folders)
-                if path.is_symlink() and leads_inside(path, checkpoints)
+                if follows and path.is_symlink() and leads_inside(path, checkpoints)
             ]
             for path in (Path(parent, name) for name in names):
                 with contextlib.suppress(*GONE):
                     status = path.lstat()
-                    if stat.S_ISLNK(status.st_mode) and leads_inside(path, checkpoints):
+                    is_link = stat.S_ISLNK(status.st_mode)
+                    if follows and is_link and leads_inside(path, checkpoints):
                         status = path.stat()
                     if stat.S_ISREG(status.st_mode):
                         found[path.relative_to(folder).as_posix()] = look_of(status)
