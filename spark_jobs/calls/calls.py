@@ -26,6 +26,7 @@ from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
 from spark_jobs.trial.context import MachineError, current
+from spark_jobs.trial.memory.out_of_memory import restored
 from spark_jobs.trial.objective import UnusableReturn
 
 LARGE = 1 << 16
@@ -149,12 +150,15 @@ def _read(files: Files, location: Location) -> bytearray:
     return data
 
 
-def _to_plain(error: Exception) -> Any:
-    """Return name and arguments of an exception.
+def _to_plain(error: BaseException) -> Any:
+    """Return name and arguments of an exception; any MemoryError is Python's own.
 
     Raises:
         NotPlain: It is not one of Python's own types.
     """
+    error = restored(error)
+    if isinstance(error, MemoryError) and type(error) is not MemoryError:  # such as numpy's
+        error = MemoryError(str(error))
     kind = type(error)
     if kind.__module__ != builtins.__name__:
         raise NotPlain(f"not one of Python's own exceptions: {kind.__name__}")

@@ -158,6 +158,26 @@ def test_exceptions_of_python_survive_their_round_trip(outbox, tmp_path, error):
     assert (again.args, str(again)) == (error.args, str(error))
 
 
+def allocate_too_much():
+    return np.zeros(10**15)
+
+
+def lose_a_memory_error():
+    """As CPython does where no room is left for a traceback."""
+    raise SystemError("error return without exception set")
+
+
+@pytest.mark.parametrize(
+    ("function", "text"), [(allocate_too_much, "Unable to allocate"), (lose_a_memory_error, "")]
+)
+def test_an_error_of_lacking_memory_is_a_memory_error(outbox, tmp_path, function, text):
+    call = put(outbox, pickled(function), pickled(((), {})))
+    assert outcome_of(tmp_path / "trial", call).error.kind == "memory"
+    again = raised(tmp_path / "trial")
+    assert type(again) is MemoryError
+    assert str(again).startswith(text)
+
+
 @pytest.mark.parametrize("error", [NotPlain("mine"), ValueError(object()), ValueError({1, 2})])
 def test_other_exceptions_are_not_encoded(outbox, tmp_path, error):
     call = put(outbox, pickled(fail_with), pickled(((error,), {})))
