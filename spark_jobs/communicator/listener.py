@@ -45,12 +45,20 @@ class Listener:
         self._thread = threading.Thread(target=self._run, name="gang-listener", daemon=True)
 
     def start(self) -> None:
-        """Listen, and start the thread."""
+        """Listen, and start the thread.
+
+        Raises:
+            RuntimeError: There can be no more threads; the listener is closed.
+        """
         self._plain.listen(_MOST_AT_ONCE)
         self._plain.setblocking(False)
         self._selector.register(self._plain, selectors.EVENT_READ)
         self._selector.register(self._ending, selectors.EVENT_READ)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Stop listening, drop unfinished handshakes, and wait for the thread."""

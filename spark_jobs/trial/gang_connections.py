@@ -60,6 +60,9 @@ def connected(
         return connect(membership, bound(membership.members[gang.rank]), limit=limit)
     except GangBroken as error:
         raise NotConnected(str(error), unreached=error.rank != gang.rank) from None
+    except RuntimeError as error:  # this host is at its limit of processes, which counts threads
+        own = membership.name(gang.rank)
+        raise NotConnected(f"{own} cannot connect ({error})", unreached=False) from None
     except OSError as error:
         raise port_taken(f"worker {gang.rank}", membership.members[gang.rank], error) from None
 

@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 
 import cloudpickle
 import pytest
@@ -187,6 +188,22 @@ def test_a_port_that_another_program_has_is_the_machines_failure(tmp_path):
         f"worker 0 cannot listen at {host}:{port} (Address already in use); another program may "
         "have taken the port: set spark.experiment.workerPorts to ports that no other program uses"
     )
+
+
+def test_a_host_that_can_start_no_further_thread_is_the_machines_failure(tmp_path, monkeypatch):
+    def start(thread):
+        if thread.name == "gang-listener":
+            raise RuntimeError("can't start new thread")
+        starts(thread)
+
+    starts = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start)
+    attempt, _ = attempts()
+    outcome = member(b"no pickle", attempt, tmp_path, LIMIT)
+    assert outcome.error.kind == "machine"
+    assert not outcome.error.unreached
+    expected = f"worker 0 at {attempt.gang.members[0]} cannot connect (can't start new thread)"
+    assert outcome.error.message == expected
 
 
 def test_a_port_of_the_framework_that_another_program_has_is_the_machines_failure(
