@@ -12,6 +12,7 @@ from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.codistillation.cross_entropy import CrossEntropy
 from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Codistillation
+from spark_jobs.strategies.vocabularies import HINT, different, number_of
 from spark_jobs.strategies.weights import assign, flat, reals, renew_constants
 
 
@@ -46,12 +47,14 @@ class Teachers:
         self._cross_entropy = cross_entropy
         self._models: dict[int, Any] = {}
         self._versions: dict[int, int] = {}
+        self._vocabularies = np.float32(0)
         self._teaching: Any = None
         self._begun: int | None = None  # the number of steps before the first teacher taught
         self._asked = False  # whether a step, or the trace of one, has asked for the loss
 
     def begin(self, model: Any) -> None:
         """Copy the worker's model, once it is built, for each of the others."""
+        self._vocabularies = number_of(self._keras, model)
         others = set(range(self._communicator.size)) - {self._communicator.rank}
         self._models = {rank: self._copy(model) for rank in sorted(others)}
         self._versions = dict.fromkeys(self._models, 0)
@@ -67,14 +70,18 @@ class Teachers:
             model: The worker's model.
             steps: The number of its steps so far.
         """
-        own = flat(self._keras, reals(self._keras, model.weights))
+        own = np.append(flat(self._keras, reals(self._keras, model.weights)), self._vocabularies)
         self._communicator.publish(self._name, own)
         for rank, teacher in self._models.items():
             found = self._communicator.latest(rank, self._name)
             if found is None or found.version == self._versions[rank]:
                 continue
+            if found.values[-1] != own[-1]:
+                raise different("codistillation")
             if found.values.shape != own.shape:
-                got = f"{found.values.size} numbers in worker {rank}, {own.size} in this one"
+                got = (
+                    f"{found.values.size - 1} numbers in worker {rank}, {own.size - 1} in this one"
+                )
                 raise InvalidArgument("model", "as many weights in all workers", got)
             if not np.isfinite(found.values).all():  # nor would be what this worker learns
                 warnings.warn(
@@ -149,15 +156,7 @@ class Teachers:
         shapes = [[tuple(each.shape) for each in of.weights] for of in (teacher, model)]
         if shapes[0] != shapes[1]:
             raise InvalidArgument("model", expected, shown(model), hint)
-        if self._vocabularies(teacher) != self._vocabularies(model):  # no weights, so never sent
+        if number_of(self._keras, teacher) != self._vocabularies:  # no weights, so never sent
             expected = expected.replace("weights", "vocabularies")
-            hint = "give each layer its own by vocabulary="
-            raise InvalidArgument("model", expected, shown(model), hint)
+            raise InvalidArgument("model", expected, shown(model), HINT)
         return teacher
-
-    def _vocabularies(self, model: Any) -> list[int]:
-        """Return the sizes of the vocabularies of a model's layers."""
-        kinds = self._keras.layers.StringLookup, self._keras.layers.IntegerLookup
-        return [
-            each.vocabulary_size() for each in model._flatten_layers() if isinstance(each, kinds)
-        ]

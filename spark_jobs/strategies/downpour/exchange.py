@@ -13,6 +13,7 @@ from spark_jobs.strategies.downpour.measured import Measured
 from spark_jobs.strategies.downpour.rules import add, rule_of
 from spark_jobs.strategies.settings import Downpour
 from spark_jobs.strategies.steps import Steps, is_due
+from spark_jobs.strategies.vocabularies import different, number_of
 from spark_jobs.strategies.weights import Vector, assign, flat, reals, renew_constants, sendable
 
 Logs = MutableMapping[str, Any] | None
@@ -43,6 +44,7 @@ def _first(keras: Any, settings: Downpour, communicator: Communicator) -> Any:
         def begin(self) -> None:
             communicator.meet()  # they may have read their data for longer than others
             model = self.model
+            _check_vocabularies(keras, communicator, model)
             _take_from_rank_0(keras, communicator, model)
             initial = flat(keras, model.trainable_weights)
             self._vector = communicator.share(initial, add)
@@ -119,6 +121,14 @@ def _last(keras: Any, communicator: Communicator, first: Any) -> Any:
             _take_from_rank_0(keras, communicator, self.model)
 
     return Last()
+
+
+def _check_vocabularies(keras: Any, communicator: Communicator, model: Any) -> None:
+    """Refuse, in all workers, vocabularies that differ between them."""
+    own = number_of(keras, model)
+    most, least = communicator.all_reduce([own, -own], "max")
+    if most != -least:
+        raise different("downpour")
 
 
 def _take_from_rank_0(keras: Any, communicator: Communicator, model: Any) -> None:

@@ -12,6 +12,7 @@ from search.errors import InvalidArgument
 from spark_jobs.strategies.codistillation.cross_entropy import CrossEntropy
 from spark_jobs.strategies.codistillation.teachers import Teachers
 from spark_jobs.strategies.settings import Codistillation
+from spark_jobs.strategies.vocabularies import number_of
 from spark_jobs.strategies.weights import flat
 from tests.spark_jobs.communicator.gangs import results
 
@@ -33,7 +34,7 @@ def test_weights_that_are_not_finite_teach_nobody_and_are_warned_of():
         copies = []
         for weights in published:
             if communicator.rank == 1:
-                communicator.publish("weights", np.float32(weights))
+                communicator.publish("weights", np.float32([*weights, number_of(keras, model)]))
             communicator.barrier()
             if communicator.rank == 0:
                 teachers.exchange(model, 1)
@@ -84,5 +85,33 @@ def test_a_model_whose_copy_would_lack_a_vocabulary_is_refused():
         begun(words_of(adapted))
     assert re.sub("<.*>", "a model", str(raised.value)) == (
         "model: expected one that keras.models.clone_model copies with all vocabularies, for "
-        "'codistillation', got a model; give each layer its own by vocabulary="
+        "'codistillation', got a model; give each layer the same list of words in all workers, by "
+        "vocabulary="
+    )
+
+
+def test_vocabularies_that_differ_between_the_workers_are_refused():
+    """Or a worker's model would learn from an embedding of other words."""
+    import keras
+
+    models = [words_of(keras.layers.StringLookup(vocabulary=list(words))) for words in ("ab", "ba")]
+
+    def body(communicator):
+        loss, name = CrossEntropy("binary", from_logits=True), "weights"
+        teachers = Teachers(keras, Codistillation(), communicator, name=name, cross_entropy=loss)
+        teachers.begin(models[communicator.rank])
+        if communicator.rank == 1:
+            teachers.exchange(models[1], 1)
+        communicator.barrier()
+        said = ""
+        if communicator.rank == 0:
+            with pytest.raises(InvalidArgument) as raised:
+                teachers.exchange(models[0], 1)
+            said = str(raised.value)
+        communicator.barrier()
+        return said
+
+    assert results(2, body)[0] == (
+        "model: expected the same vocabularies in all workers, for 'codistillation', got different "
+        "ones; give each layer the same list of words in all workers, by vocabulary="
     )

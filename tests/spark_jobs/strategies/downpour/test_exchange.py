@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from search.errors import InvalidArgument
 from spark_jobs.communicator import meeting
 from spark_jobs.strategies.downpour.exchange import callbacks_of
 from spark_jobs.strategies.settings import Downpour
@@ -40,3 +41,27 @@ def test_a_worker_whose_other_callbacks_end_later_than_the_patience_is_waited_fo
 
     with Gang(2) as gang:
         assert gang.together(body, patience=0.2) == [0, 0]
+
+
+def test_vocabularies_that_differ_between_the_workers_are_refused_in_all_of_them():
+    """Or all would change the same rows of an embedding for different words."""
+    import keras
+
+    def body(communicator):
+        given = keras.layers.Input((1,), dtype="string")
+        words = ["a", "b"] if communicator.rank == 1 else ["b", "a"]
+        numbers = keras.layers.StringLookup(vocabulary=words)(given)
+        model = keras.Model(given, keras.layers.Embedding(3, 1)(numbers))
+        first, last = callbacks_of(keras, Downpour(), communicator)
+        first.set_model(model)
+        last.on_train_begin()
+
+    with Gang(3) as gang:
+        found = gang.together(body)
+    assert [(type(error), str(error)) for error in found] == [
+        (
+            InvalidArgument,
+            "model: expected the same vocabularies in all workers, for 'downpour', got different "
+            "ones; give each layer the same list of words in all workers, by vocabulary=",
+        )
+    ] * 3
