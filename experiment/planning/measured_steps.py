@@ -182,8 +182,8 @@ def _batch_of_arrays(keras: Any, arguments: Mapping[str, Any]) -> int:
     if not steps:
         return _BATCH_OF_KERAS
     samples: int = keras.tree.flatten(arguments["x"])[0].shape[0]
-    trained: int = math.floor(samples * (1.0 - arguments.get("validation_split", 0.0)))
-    return math.ceil(trained / steps)
+    split = arguments.get("validation_split") if arguments.get("validation_data") is None else 0.0
+    return math.ceil(math.floor(samples * (1.0 - (split or 0.0))) / steps)
 
 
 def seconds_of_exchange(gradient_bytes: int) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import experiment
@@ -94,7 +95,6 @@ def test_the_learning_rate_is_that_after_the_warm_up_and_scales_by_the_optimizer
 ):
     def train():
         import keras
-        import numpy as np
 
         model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
         model.compile(make(keras.optimizers), "mse", run_eagerly=True)
@@ -105,12 +105,17 @@ def test_the_learning_rate_is_that_after_the_warm_up_and_scales_by_the_optimizer
     assert found["adaptive"] == adaptive
 
 
+VALIDATION = np.ones((1, 1)), np.ones(1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "batch"),
     [
         ({}, 32),
         ({"steps_per_epoch": 9}, 23),
         ({"steps_per_epoch": 9, "validation_split": 0.25}, 17),
+        ({"steps_per_epoch": 9, "validation_split": None}, 23),
+        ({"steps_per_epoch": 9, "validation_split": 0.25, "validation_data": VALIDATION}, 23),
         ({"steps_per_epoch": 9, "batch_size": 7}, 7),
     ],
     ids=str,
@@ -118,7 +123,6 @@ def test_the_learning_rate_is_that_after_the_warm_up_and_scales_by_the_optimizer
 def test_the_batch_of_arrays_is_the_one_that_keras_makes_of_them(arguments, batch):
     def train():
         import keras
-        import numpy as np
 
         class Batches(keras.Sequential):
             def train_step(self, data):
