@@ -150,8 +150,8 @@ slots may read the same slow disk."""
 # The workers of a trial on several slots.
 
 CONNECT_FIRST = 60.0
-"""For the workers of a trial's first attempt to connect: forked, they start within seconds of each
-other, so one that refuses connections for longer has a closed port."""
+"""For the workers of a trial's first attempt to connect: forked workers start within seconds of
+each other, so one that refuses connections for longer has a closed port."""
 
 CONNECT = 1200.0
 """The same for a trial with a checkpoint, or with 'spawn', where each worker imports: above
