@@ -133,6 +133,14 @@ def test_a_searcher_whose_trials_are_added_while_it_runs_may_wait_for_them():
             "parent of the trial: expected an earlier trial, or None, got 0",
         ),
         (
+            Trial(0, {"x": 1}, max_steps=0),
+            "max_steps of the trial: expected an integer of at least 1, or None, got 0",
+        ),
+        (
+            Trial(0, {"x": 1}, max_steps=2.5),
+            "max_steps of the trial: expected an integer of at least 1, or None, got 2.5",
+        ),
+        (
             Trial(0, {"x": {1, 2}}),
             "params['x'] of the trial: expected None, a bool, a number, a string, ",
         ),

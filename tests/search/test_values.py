@@ -5,13 +5,14 @@ import decimal
 import json
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from search.errors import InvalidArgument
-from search.values import from_json, plain_value, to_json
+from search.values import decode_hook, encode_hook, from_json, plain_value, to_json
 from tests.properties import examples
 
 scalars = (
@@ -233,3 +234,12 @@ def test_from_json_of_garbage_raises_value_error_or_nothing(garbage):
 def test_from_json_refuses_what_to_json_never_makes(garbage):
     with pytest.raises(ValueError, match="not a "):
         from_json(garbage)
+
+
+@pytest.mark.parametrize("value", [object(), 1j])
+def test_the_hooks_of_msgspec_refuse_every_other_type_by_its_name(value):
+    said = f"^{type(value).__name__} has no form in JSON$"
+    with pytest.raises(NotImplementedError, match=said):
+        msgspec.json.encode({"x": value}, enc_hook=encode_hook)
+    with pytest.raises(NotImplementedError, match=said):
+        msgspec.json.decode(b"{}", type=type(value), dec_hook=decode_hook)

@@ -163,6 +163,14 @@ def test_a_recorded_trial_that_differs_by_more_than_digits_is_not_asked_for_agai
     assert ask_again(started(Counting()), Trial(0, params)) == started(Counting()).ask()
 
 
+def test_no_trial_is_asked_for_again_beyond_those_that_may_be_in_flight():
+    searcher = started(Counting(), most_in_flight=1)
+    first = searcher.ask()
+    assert searcher.ask_again(Trial(1, {"x": 1.0, "y": 0.5})) is None
+    searcher.tell(outcome(first, 1.0))
+    assert searcher.ask_again(Trial(1, {"x": 1.0, "y": 0.5})).id == 1
+
+
 @pytest.mark.parametrize("samples", [None, 0, 2.5])
 def test_samples_are_required(samples):
     with pytest.raises(InvalidArgument, match="samples"):

@@ -27,7 +27,7 @@ from tests.search.adapters.spaces import (
     global_random_numbers,
     problem_on,
 )
-from tests.search.fakes import evaluated_by, outcome
+from tests.search.fakes import evaluated_by, outcome, recorded
 from tests.search.searcher_contract import (
     MIXED,
     KnownContract,
@@ -248,6 +248,22 @@ def test_choices_have_their_values_in_the_study_if_optuna_supports_them():
     assert seen["batch"] == optuna.distributions.IntDistribution(16, 64, step=16)
     assert seen["rate"] == optuna.distributions.FloatDistribution(0.1, 0.6, step=0.1)
     assert seen["decay"] == optuna.distributions.FloatDistribution(1e-8, 1.0, log=True)
+
+
+@pytest.mark.parametrize(("share", "number"), [(0.0, 0), (0.5, 5 * 10**16), (1.0, -1)])
+def test_a_choice_of_more_values_than_floats_can_count_is_a_share_of_them_in_the_study(
+    share, number
+):
+    class Sharing(samplers.RandomSampler):
+        def sample_independent(self, study, trial, name, distribution):
+            assert distribution == optuna.distributions.FloatDistribution(0.0, 1.0)
+            return share
+
+    values = range(0, 10**18, 10)
+    space, points = Space({"seed": Choice(values)}), [{"seed": values[10**16]}]
+    searcher, trials = OptunaSearcher(Sharing()).start(problem_on(space, 2, points=points)), []
+    drive(searcher, recorded(evaluated_by(lambda params: 0.5), trials))
+    assert [trial.params["seed"] for trial in trials] == [values[10**16], values[number]]
 
 
 def test_optuna_writes_nothing_and_keeps_the_verbosity_of_its_user(capfd):

@@ -13,6 +13,7 @@ from search.evolution.population_based import PopulationTraining
 from search.random_search import RandomSearch
 from search.searcher import Problem, drive
 from search.space.spaces import Float, Integer, Space
+from search.space.tried import NONE_LEFT
 from search.trial import Evaluated, Outcome
 from tests.properties import examples
 from tests.search.fakes import started
@@ -134,6 +135,19 @@ def test_a_search_that_finds_its_space_used_up_records_its_last_trials(generatio
     drive(searcher, several(lambda p: {"error": p["units"], "cost": -p["units"]}))
     assert [record["evals"] for record in searcher.logbook] == [3]
     assert len(searcher.hall_of_fame) == len(searcher.population) == 3
+
+
+def test_a_space_used_up_with_trials_in_flight_is_recorded_with_their_outcomes():
+    x = Float(1.0, 1.0 + 2**-52)  # a real number, whose values are not counted, of two values
+    searcher = nsga2(Space({"x": x, "units": Integer(1, 5)}), popsize=4)
+    evaluate = several(lambda p: {"error": p["units"], "cost": -p["units"]})
+    searcher.tell(evaluate(searcher.ask()))
+    in_flight = list(iter(searcher.ask, None))
+    assert (searcher.total, searcher.exhausted) == (1 + len(in_flight), NONE_LEFT)
+    assert list(searcher.logbook) == []
+    for trial in in_flight:
+        searcher.tell(evaluate(trial))
+    assert sum(searcher.logbook.select("evals")) == searcher.total
 
 
 @pytest.mark.parametrize("generational", [False, True])

@@ -15,6 +15,7 @@ from search.evolution.screening import SCREENED
 from search.evolution.steady_state import COLLAPSED, REPEATED
 from search.searcher import drive
 from search.space.spaces import Choice, Float, Integer, Space
+from search.space.tried import NONE_LEFT
 from search.trial import Evaluated
 from tests.properties import examples
 from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order, started
@@ -319,6 +320,30 @@ def test_candidates_bred_before_a_renewal_compete_with_the_best_alone():
     assert searcher.population == [trials[5].params]
 
 
+def test_design_points_in_flight_at_a_renewal_join_the_new_population():
+    searcher = steady(CUBE, popsize=4, generations=9)
+    *first, late = [searcher.ask() for _ in range(5)]
+    for trial in first:
+        searcher.tell(outcome(trial, 0.0))
+    points = itertools.cycle([[0.5, 0.5 + number / 1e4] for number in range(4)])
+    searcher.toolbox.register("repair", lambda vector, target: list(next(points)))
+    bred = [searcher.ask() for _ in range(4)]
+    for trial, score in zip(bred, [1.0, 2.0, 4.0, 3.0], strict=True):
+        searcher.tell(outcome(trial, score))
+    assert searcher.population == [bred[2].params]
+    searcher.tell(outcome(late, 5.0))
+    assert searcher.population == [bred[2].params, late.params]
+
+
+def test_a_population_without_a_value_stays_until_a_trial_has_one():
+    searcher = steady(Space({"x": Choice(["only"])}), popsize=4, noisy=True)
+    for _ in range(6):
+        searcher.tell(outcome(searcher.ask(), None))
+    assert len(searcher.population) == 4
+    searcher.tell(outcome(searcher.ask(), 1.0))
+    assert [member.score for member in searcher._population] == [1.0]
+
+
 def test_a_choice_counts_by_its_values_when_a_population_collapses():
     space = Space.of_bounds({"x": [0.0, 1.0], "act": ["relu", "tanh", "elu"]})
     searcher, _ = begun([0.0] * 4, space)
@@ -592,6 +617,19 @@ def test_a_search_that_finds_its_space_used_up_records_its_last_trials():
     assert len(trials) == 3
     assert searcher.logbook.select("evals") == [3]
     assert searcher.hall_of_fame[0].score == 6
+
+
+def test_a_space_used_up_with_trials_in_flight_is_recorded_with_their_outcomes():
+    x = Float(1.0, 1.0 + 2**-52)  # a real number, whose values are not counted, of two values
+    searcher = steady(Space({"x": x, "n": Integer(1, 5)}), popsize=4)
+    for _ in range(5):
+        searcher.tell(outcome(trial := searcher.ask(), trial.params["n"]))
+    in_flight = list(iter(searcher.ask, None))
+    assert (searcher.total, searcher.exhausted) == (5 + len(in_flight), NONE_LEFT)
+    assert searcher.logbook.select("evals") == [4]
+    for trial in in_flight:
+        searcher.tell(outcome(trial, trial.params["n"]))
+    assert sum(searcher.logbook.select("evals")) == searcher.total
 
 
 def test_the_logbook_is_that_of_the_search_by_generation():

@@ -15,7 +15,8 @@ from search.searcher import Problem, drive
 from search.sequential.bayesian import DESIGN, LEAST, BayesianOptimization
 from search.sequential.evidence import MODELLED
 from search.space.spaces import Choice, Float, Integer, Space
-from search.trial import Evaluated, Outcome
+from search.space.tried import NONE_LEFT
+from search.trial import Evaluated, Outcome, Trial
 from tests.search.fakes import evaluated_by, outcome, recorded, started
 
 PLANE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
@@ -122,6 +123,15 @@ def test_no_configuration_is_tried_twice():
     trials = trials_of(make(space, 20), evaluated_by(lambda params: params["a"]))
     configurations = [tuple(trial.params.values()) for trial in trials]
     assert len(set(configurations)) == len(trials) == 15
+
+
+def test_a_search_that_finds_its_space_used_up_ends():
+    x = Float(1.0, 1.0 + 2**-52)  # a real number, whose values are not counted, of two values
+    searcher = make(Space({"x": x, "n": Integer(1, 5)}), 30)
+    trials = trials_of(searcher, evaluated_by(lambda params: params["n"]))
+    configurations = {tuple(trial.params.values()) for trial in trials}
+    assert DESIGN < len(configurations) == len(trials) <= 10
+    assert (searcher.total, searcher.exhausted) == (len(trials), NONE_LEFT)
 
 
 @pytest.mark.parametrize(("noisy", "trials"), [(False, 1), (True, 12)])
@@ -275,6 +285,19 @@ def test_trials_that_it_cannot_have_proposed_are_not_asked_again():
     assert other.ask_again(trials[0]) is None  # another point to try first
     assert searcher.ask_again(trials[0]) == trials[0]
     searcher.tell(Outcome(0, "finished", 1.0))
+    assert searcher.ask_again(Trial(1, trials[0].params)) is None  # tried before
+
+
+@pytest.mark.parametrize("asked", [DESIGN - 3, DESIGN + 1])
+def test_a_noisy_search_that_is_resumed_goes_on_as_it_would_have(asked):
+    space = Space({"x": Integer(1, DESIGN // 2)})  # each value is tried twice before the model
+    first, resumed = (make(space, noisy=True) for _ in range(2))
+    for _ in range(asked):
+        trial = first.ask()
+        assert resumed.ask_again(trial) is trial
+        for searcher in (first, resumed):
+            searcher.tell(outcome(trial, trial.params["x"]))
+    assert [resumed.ask() for _ in range(3)] == [first.ask() for _ in range(3)]
 
 
 def test_a_point_with_nan_is_asked_again():

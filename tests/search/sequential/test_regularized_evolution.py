@@ -266,6 +266,13 @@ def test_a_domain_of_next_to_one_or_any_number_of_values_ends(domain):
     assert 0 <= point[0] <= 1
 
 
+@pytest.mark.parametrize("domain", [Choice([7]), Choice([7, 7], ordered=True), Float(7.0, 7.0)])
+def test_a_mutant_in_a_space_of_one_configuration_is_that_one(domain):
+    space = Space({"x": domain})
+    mutant = mutated(space, space.encode({"x": 7}), random.Random(8))
+    assert space.decode(mutant) == {"x": 7}
+
+
 # Quality
 
 

@@ -35,6 +35,16 @@ from search.space.domains import Choice, Integer
             "a domain of type integer",
             "not a condition: 3",
         ),
+        (
+            {"range": [1, 5, 2], "when": 3},
+            "a domain of type choice",
+            "not a condition: 3",
+        ),
+        (
+            {"values": [1, 2], "when": 3},
+            "a domain of type choice",
+            "not a condition: 3",
+        ),
     ],
 )
 def test_an_invalid_domain_is_shown_as_written(given, expected, hint):

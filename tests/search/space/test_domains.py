@@ -3,6 +3,7 @@ import json
 import math
 import random
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -366,3 +367,10 @@ def test_domains_are_equal_if_their_values_are_the_same(make):
     assert Float(0, 1, log=np.False_) == Float(0, 1)
     assert Integer(0, 1) != Float(0, 1)
     assert Choice(range(3)) == Choice(range(3)) != Choice([0, 1, 2])
+
+
+@pytest.mark.parametrize("domain", [Float(0, 1), Integer(0, 1), Choice([0, 1])], ids=repr)
+def test_a_domain_equals_no_other_object_unless_that_says_so(domain):
+    assert domain != repr(domain)
+    assert domain != [0, 1]
+    assert domain == mock.ANY

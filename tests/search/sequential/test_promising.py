@@ -1,0 +1,42 @@
+import random
+
+import numpy as np
+
+from search.sequential.promising import Promising
+from search.space.spaces import Float, Integer, Space
+
+SPACE = Space({"x": Float(0.0, 1.0), "n": Integer(1, 4)})
+GOOD = np.array([[0.9, 0.875]])
+
+
+def score(points):
+    return -((points[:, 0] - 0.3) ** 2) - points[:, 1]
+
+
+def test_the_highest_point_that_may_be_tried_is_found_with_its_score():
+    found = Promising(SPACE, random.Random(0), lambda snapped: snapped[1] > 0.5)
+    point, highest = found.point(score, GOOD)
+    assert abs(point[0] - 0.3) < 0.001
+    assert SPACE.decode(point)["n"] == 3  # of 3 and 4
+    assert highest == score(np.array([point]))[0]
+
+
+def test_no_point_is_found_where_none_may_be_tried():
+    assert Promising(SPACE, random.Random(0), lambda snapped: False).point(score, GOOD) is None
+
+
+def test_the_only_point_that_may_be_tried_is_found_once():
+    left = {(0.625,)}
+    scored = []
+
+    def may_try(snapped):
+        return snapped in left and not scored
+
+    def noted(points):
+        scored.extend(points.tolist())
+        return np.zeros(len(points))
+
+    space = Space({"n": Integer(1, 4)})
+    point = Promising(space, random.Random(0), may_try).point(noted, np.array([[0.125]]))
+    assert point == ([0.625], 0.0)
+    assert scored == [[0.625]]
