@@ -163,7 +163,7 @@ def _values(space: Space) -> dict[str, Sequence[Any]]:
                 values[name] = range(domain.low, domain.high + 1, domain.step)
             case Float(size=int(size)):
                 values[name] = _Steps(domain, size)
-            case Float():
+            case _:  # a float without steps
                 values[name] = [domain.decode(0.5)]
     return values
 
