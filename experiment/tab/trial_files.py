@@ -167,10 +167,11 @@ def bytes_of(path: Path, most: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):  # os.fdopen would raise for a folder, and leave it open
+        os.close(descriptor)
+        return b""
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return b""
         if most and status.st_size > most:
             file.seek(status.st_size - most)
         return file.read()

@@ -1,8 +1,15 @@
 """The output and the files of trials, on this host and in another store."""
 
+import os
+
 import pytest
 
-from experiment.tab.trial_files import TAIL, LocalTrialFiles, RemoteTrialFiles
+from experiment.tab.trial_files import (
+    TAIL,
+    LocalTrialFiles,
+    RemoteTrialFiles,
+    regular_files,
+)
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
 
@@ -151,3 +158,32 @@ def test_many_folders_hide_no_output_of_another_worker(folder, remote):
         (folder / name).mkdir(parents=True)
     (folder / "workers" / "1" / "stdout.log").write_bytes(b"1")
     assert remote.look(TRIAL, ["workers/1/stdout.log"])[1] == {"workers/1/stdout.log": b"1"}
+
+
+def test_output_that_is_removed_after_it_was_listed_is_empty(folder, remote, store, monkeypatch):
+    (folder / "stdout.log").write_bytes(b"1")
+
+    def read(status, sink, offset=0):
+        raise FileNotFoundError(status.location)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "read", read)
+        assert remote.look(TRIAL, OUTPUTS) == ({"stdout.log": 1}, {"stdout.log": b""})
+    assert remote.look(TRIAL, OUTPUTS)[1] == {"stdout.log": b"1"}
+
+
+def test_files_that_are_removed_while_they_are_listed_are_left_out(folder):
+    for name in "abc":
+        (folder / name).write_bytes(b"1")
+    found = regular_files(folder)
+    assert next(found) == (folder / "a", 1)
+    (folder / "b").unlink()
+    assert list(found) == [(folder / "c", 1)]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_what_is_no_file_is_no_output(make, folder, tmp_path):
+    make(folder / "stdout.log")
+    (folder / "stderr.log").write_bytes(b"1")
+    files = LocalTrialFiles(tmp_path)
+    assert files.look(TRIAL, OUTPUTS) == ({"stderr.log": 1}, {"stderr.log": b"1"})
