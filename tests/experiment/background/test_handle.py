@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import experiment
+from experiment.results.trial_result import TrialResult
+from search.trial import Outcome, Trial
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.spark_jobs import train_functions as functions
 
@@ -316,6 +318,31 @@ def test_a_call_that_is_no_search_has_a_handle_and_leaves_ctrl_c_alone():
     assert repr(handle) == "<experiment.Handle: finished, 0 trials ended>"
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_a_timeout_of_the_search_itself_is_raised_as_it_is():
+    def search():
+        raise TimeoutError("no executor came")
+
+    handle = experiment.submit(search)
+    wait_until(lambda: handle.status() == "failed")
+    with pytest.raises(TimeoutError, match="^no executor came$"):
+        handle.result(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("ending", "value", "state"),
+    [
+        ("finished", 0.5, "finished"),
+        ("stopped", None, "finished"),
+        ("cancelled", None, "cancelled"),
+    ],
+)
+def test_the_state_of_a_training_follows_from_its_only_trial(ending, value, state):
+    trial = TrialResult.of(Trial(0, {}), Outcome(0, ending, value), "/runs/0")
+    handle = experiment.submit(lambda: trial)
+    assert handle.result(timeout=60) is trial
+    assert handle.status() == state
 
 
 def test_the_result_of_a_dropped_handle_is_freed():

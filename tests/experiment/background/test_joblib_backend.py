@@ -27,6 +27,11 @@ def test_the_number_of_jobs_counts_slots(n_jobs, calls):
         assert joblib.effective_n_jobs(n_jobs) == calls
 
 
+def test_no_jobs_at_all_are_refused():
+    with pytest.raises(ValueError, match="n_jobs == 0 has no meaning"):
+        ExecutorBackend(None, 2).effective_n_jobs(0)
+
+
 class Picky(ThreadPoolExecutor):
     """An executor of two threads that accepts four calls, which end once it has them."""
 

@@ -22,7 +22,7 @@ from search.searcher import drive
 from search.space.spaces import Space
 from search.stopping.racing import StudentRacing
 from search.stopping.rules import AnyOf, SuccessiveHalving, Threshold
-from search.trial import Outcome, Trial
+from search.trial import Failure, Outcome, Trial
 from spark_jobs.messages import (
     Attempt,
     Heard,
@@ -1072,6 +1072,33 @@ def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
     assert result.metrics == {"metric": 5.0, "other": 2.0}
     assert search.records("lost") == []
     assert search.ask("1.0.1") == Stop()
+
+
+def test_a_trial_that_was_to_stop_when_its_driver_died_does_not_run_again(tmp_path):
+    rules = {"stopping": [Threshold(upper=1.0)], "optimization_key": "metric"}
+    first = Search(tmp_path, points(2), **rules)
+    for slot in ("1.0.0", "1.1.0"):
+        first.hello(slot)
+        work = first.ask(slot)
+        first.report(slot, work, 1, metric=0.5 + 4.5 * work.trial.id)
+    first.journal.close()
+    records = list(read_records(read_journal(first.paths.journal), "the journal"))
+    with Journal(first.paths.journal, 2) as journal:
+        later = make_coordinator(points(2), first.paths, journal, **rules)
+        later.trials.begin(begun(len(records), 2), records)
+        [result] = later.trials.results
+        assert (result.id, result.status, result.value) == (1, "stopped", 5.0)
+        assert "above the threshold" in result.reason
+        later.hello(Hello(slot="1.0.0", host="host"))
+        work = later.next(Next("1.0.0"))
+        assert (work.trial.id, work.number) == (0, 2)
+
+
+def test_a_slot_without_a_trial_ends_none(start):
+    trials = start(points(1), "1.0.0").coordinator.trials
+    assert trials.give_up("1.0.0", Failure(kind="machine", message="its host is gone")) is None
+    assert trials.take("1.0.0", 1, finished(0)) is False
+    assert not trials.results
 
 
 def test_a_trial_with_repeats_that_is_to_stop_and_is_lost_has_no_value(start):

@@ -135,3 +135,81 @@ def test_the_batch_of_arrays_is_the_one_that_keras_makes_of_them(arguments, batc
 
     seen = []
     assert FirstSteps(train, 5)()["batch_size"] == seen[0] == batch
+
+
+def batches_of_keras():
+    import keras
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 9
+
+        def __getitem__(self, index):
+            return np.ones((3, 1)), np.ones(3)
+
+    return Batches()
+
+
+def batches_of_tensorflow(size):
+    import tensorflow as tf
+
+    data = tf.data.Dataset.from_tensor_slices((np.ones((27, 1)), np.ones(27)))
+    return data.batch(size)
+
+
+def batches_of_a_generator():
+    while True:
+        yield np.ones((3, 1)), np.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "batch"),
+    [
+        (batches_of_keras, 3),
+        (lambda: batches_of_tensorflow(3), 3),
+        (batches_of_a_generator, None),  # to read one would take it from the training
+    ],
+    ids=["PyDataset", "tf.data", "generator"],
+)
+def test_the_batch_of_data_that_makes_batches_is_that_of_the_first(make, batch):
+    def train():
+        import keras
+
+        model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", run_eagerly=True)
+        model.fit(make(), steps_per_epoch=9, shuffle=False, verbose=0)
+
+    assert FirstSteps(train, 5)().get("batch_size") == batch
+
+
+def test_a_fit_of_too_few_steps_trains_to_its_end_and_is_refused():
+    ended = []
+
+    def train():
+        import keras
+
+        model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", run_eagerly=True)
+        model.fit(np.ones((2, 1)), np.ones(2), batch_size=1, verbose=0)
+        ended.append(model)
+
+    with pytest.raises(InvalidArgument, match=r"model\.fit has at least 5 batches"):
+        FirstSteps(train, 5)()
+    assert len(ended) == 1
+
+
+def test_a_model_with_optimizers_of_its_own_tells_no_learning_rate():
+    def train():
+        import keras
+
+        class Own(keras.Sequential):
+            def train_step(self, data):
+                return {"loss": 0.0}
+
+        model = Own([keras.layers.Input((1,)), keras.layers.Dense(1)])
+        model.compile(None, run_eagerly=True)
+        model.fit(np.ones((9, 1)), np.ones(9), batch_size=1, verbose=0)
+
+    found = FirstSteps(train, 5)()
+    assert "learning_rate" not in found
+    assert found["batch_size"] == 1

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import pickle
@@ -37,6 +38,7 @@ from search.space.groups import union
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
 from tests.experiment.driver.searches import Cluster, Search, searchers, steps
 from tests.experiment.runs import (
@@ -661,6 +663,23 @@ def test_a_file_in_place_of_the_journal_is_no_empty_journal(tmp_path):
     shutil.rmtree(root / "journal")
     (root / "journal").touch()
     assert refusal(root).endswith("that cannot be read: Not a directory")
+
+
+def test_a_file_in_place_of_the_trials_is_refused_where_outcomes_are_counted(tmp_path):
+    root = make_run(tmp_path, trials=3)
+    run = read_run(root)
+    assert loading.ignored_in(run) == []
+    shutil.rmtree(root / "trials")
+    (root / "trials").touch()
+    assert refusal(run, loading.ignored_in).endswith("that cannot be read: Not a directory")
+
+
+def test_a_folder_that_cannot_be_listed_is_refused_with_the_reason(tmp_path, monkeypatch):
+    def listdir(self, location):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(LocalFiles, "listdir", listdir)
+    assert refusal(tmp_path).endswith(f"{str(tmp_path)!r}, that cannot be read: Permission denied")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -318,6 +319,48 @@ def test_a_driver_of_another_host_is_waited_for_even_if_the_lock_is_free(place):
     with taking(place, tell=notes.append, silence=0.5, beat=0.1):
         pass
     assert len(notes) == 1
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_run_that_is_released_while_it_is_waited_for_is_taken(place):
+    place.put("000001.json", mark_of(host="elsewhere"))
+
+    def release(message):
+        place.put("000002.json", mark_of(host="elsewhere", released=True))
+
+    with taking(place, tell=release, silence=1000, beat=0.1) as ours:
+        assert (ours.killed, ours.mark.name) == (None, "000003.json")
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_faster_driver_whose_mark_cannot_be_read_refuses_others(place):
+    place.put("000001.json", mark_of(host="elsewhere"))
+    with pytest.raises(InvalidArgument, match="an active driver, whose mark cannot be read; wait"):
+        with taking(place, tell=lambda _: place.put("000002.json", b"?"), silence=1000, beat=0.1):
+            pass
+    assert not [name for name in place.marks() if name.startswith(".")]
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_an_owner_without_its_mark_says_so_once_and_does_not_write_it_again(place):
+    said = []
+    with taking(place, taken=said.append, beat=0.01) as ours:
+        Path(ours.mark.path).unlink()
+        wait_until(lambda: said)
+    assert said == [f"the owner file {ours.mark} was removed"]
+    assert place.marks() == ["lock"]
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_where_locks_do_not_work_the_process_tells_whether_an_owner_is_alive(place, monkeypatch):
+    def flock(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    place.put("000001.json", mark_of(pid=os.getpid(), origin=origin()))
+    Path(place.root.path, "owners", "lock").touch()
+    assert owner_of(paths_of(place)).alive is False, "the lock is free"
+    monkeypatch.setattr(ownership.fcntl, "flock", flock)
+    assert owner_of(paths_of(place)).alive is True
 
 
 @pytest.mark.parametrize("place", ["local", "without locks"], indirect=True)

@@ -221,6 +221,17 @@ def chosen(given, default="experiments"):
     return Path(location.path)
 
 
+def test_a_folder_below_a_working_directory_that_utf_8_cannot_hold_is_refused(
+    tmp_path, monkeypatch
+):
+    odd = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    with pytest.raises(InvalidArgument, match="^logdir: expected a folder whose name UTF-8 can"):
+        chosen(None)
+    assert not list(odd.iterdir())
+
+
 def test_the_default_folder_is_created_where_the_user_gives_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):

@@ -66,7 +66,7 @@ LOST = [
 ]
 
 
-def jobs_of(session, **prepared):
+def jobs_of(session, *, warn=print, **prepared):
     """Return the jobs of a search of which only these parts are used."""
     return slot_jobs.SlotJobs(
         prepared=SimpleNamespace(session=session, **prepared),
@@ -74,7 +74,7 @@ def jobs_of(session, **prepared):
         slots=2,
         control=SimpleNamespace(reason=None),
         leaving=None,
-        warn=print,
+        warn=warn,
         grown=None,
         there=None,
     )
@@ -119,6 +119,45 @@ def test_the_coordinator_gets_failed_tasks_before_the_end_of_their_job(reason, t
 
     look(aborted, coordinator, tells=tells)
     assert coordinator.calls[:2] == [("slots_lost", ["1.0.0"]), ("job_ended", 1, counts)]
+
+
+@pytest.mark.parametrize(("came", "requested", "warned"), [(True, 2, 0), (False, 4, 1)])
+def test_slots_of_a_job_that_failed_beside_others_are_requested_again_if_they_had_come(
+    came, requested, warned
+):
+    coordinator, release, warnings = RecordingCoordinator(), threading.Event(), []
+    coordinator.roster.has_come = lambda job: came
+
+    def run(number):
+        if number == 1:
+            raise RuntimeError("Job aborted\n\tat org.apache.spark")
+        release.wait()
+
+    made = []
+
+    def make(number, count):
+        made.append(SlotJob(lambda: run(number), lambda: None, list, list, lambda: 0))
+        return made[-1]
+
+    started = StartedJobs(make)
+    session = SimpleNamespace(
+        stopped=False, tells_lost_tasks=True, on_this_host=True, task_slots=lambda: 4
+    )
+    jobs = jobs_of(session, warn=warnings.append, spec=SimpleNamespace(settings=Settings()))
+    server = SimpleNamespace(error=None, call=lambda step: step())
+    started.start(2)
+    started.start(2)
+    try:
+        assert made[0].wait(60.0)
+        jobs._look(jobs._requests(started), server, coordinator)
+    finally:
+        release.set()
+    assert coordinator.calls == [("job_ended", 1, True)]
+    assert started.requested == requested
+    assert len(warnings) == warned
+    for message in warnings:
+        assert message.startswith("the search continues without 2 slots: ")
+        assert "Job aborted" in message
 
 
 def test_a_jobs_tag_has_no_comma_though_the_run_folders_name_may_have_one():

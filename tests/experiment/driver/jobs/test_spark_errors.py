@@ -23,6 +23,14 @@ def test_a_host_without_a_package_is_named_with_a_remedy():
     assert problem_of_spark(error) == f"an executor, {problem}"
 
 
+def test_a_module_that_an_executor_lacks_is_named_with_a_remedy():
+    error = RuntimeError("Job aborted: ModuleNotFoundError: No module named 'cloudpickle'\n\tat")
+    assert problem_of_spark(error, ["node-7"]) == (
+        "host node-7: Python on the executor has no module named 'cloudpickle'; set PYSPARK_PYTHON "
+        "to a Python that has this package and its dependencies on every executor"
+    )
+
+
 MISMATCH = (
     "An exception was thrown from the Python worker: "
     "pyspark.errors.exceptions.base.PySparkRuntimeError: "

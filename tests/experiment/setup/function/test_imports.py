@@ -171,6 +171,24 @@ class Trainer:
         return scipy.stats, x
 
 
+class Tools:
+    @staticmethod
+    def load(x):
+        import pandas
+
+        return pandas, x
+
+    @classmethod
+    def build(cls, x):
+        import keras
+
+        return keras, x
+
+
+def by_methods_of_a_class(x):
+    return Tools.build(Tools.load(x))
+
+
 class Slotted:
     __slots__ = ("run",)
 
@@ -205,6 +223,23 @@ class Rude:
 def in_a_closure():
     array = np.zeros(3)
     return lambda x: (array, x)
+
+
+def with_an_empty_cell():
+    def train(x):
+        import keras
+
+        return keras, later, x  # noqa: F821
+
+    later = None
+    del later
+    return train
+
+
+def of_no_module():
+    names = {"__name__": "no_such_module"}
+    exec("def train(x):\n import keras", names)
+    return names["train"]
 
 
 @functools.lru_cache
@@ -244,9 +279,12 @@ GUESS = Preload(required=("keras",), guessed=("sklearn.datasets",))
         (functools.partial(light, [{"run": inside}]), SKLEARN),
         (Trainer(), ("scipy.stats",)),
         (Trainer(inside).method, ("scipy.stats", *SKLEARN)),
+        (by_methods_of_a_class, ("keras", "pandas")),
         (Slotted(), ("keras",)),
         (Recursive(), ("keras",)),
         (in_a_closure(), ("numpy",)),
+        (with_an_empty_cell(), ("keras",)),
+        (of_no_module(), ("keras",)),
         (cached, ("sklearn",)),
         (np.square, ("numpy",)),
         (print, ()),
@@ -327,6 +365,10 @@ FILES = {
 
         def with_warnings(x):
             import warns
+
+        def by_a_member_that_comes_later(x):
+            helpers.set_up()
+            return helpers.fit_later.now(x), helpers.fit(x)
         """,
     "lazy_too.py": """
         import sklearn.svm
@@ -366,6 +408,7 @@ OF_FILE = {"matplotlib", "pandas", "sklearn"}  # whatever runs when the file is 
         ("missing", set()),
         ("deep", set()),
         ("in_namespaces", {"keras"}),
+        ("by_a_member_that_comes_later", {"keras"}),
         # Its compilation warns, as its import would; where warnings are errors, neither succeeds.
         pytest.param("with_warnings", {"keras"}, marks=pytest.mark.filterwarnings("ignore")),
     ],

@@ -211,6 +211,11 @@ def test_a_function_without_source_is_hashed_by_its_pickled_bytes_or_its_name():
         (trained_with(Model), trained_with(Model), trained_with(Fits)),
         (trained_with(functools), trained_with(functools), trained_with(hashlib)),
         (trained_with(small), trained_with(small), trained_with(large)),
+        (
+            trained_with(functools.partial(small, {0, 8})),
+            trained_with(functools.partial(small, {8, 0})),
+            trained_with(functools.partial(small, {0, 9})),
+        ),
         (trained_with(trained_for(1)), trained_with(trained_for(1)), trained_with(trained_for(2))),
         (counting_down(1), counting_down(1), counting_down(2)),
         (trained_by_default(10), trained_by_default(10), trained_by_default(100)),

@@ -18,6 +18,7 @@ from experiment.setup.function.train_function import (
     pickle_arguments,
     pickle_function,
     required_arguments,
+    sizes_of_variables,
 )
 from search.errors import InvalidArgument
 
@@ -735,3 +736,35 @@ def test_a_cache_around_a_function_that_executors_import_is_sent(function):
 
 def test_a_function_that_executors_import_is_sent_by_its_name():
     assert len(pickle_function(accepts_lr)) < 200
+
+
+def test_a_builtin_without_a_signature_has_no_required_arguments():
+    with pytest.raises(ValueError, match="no signature"):
+        inspect.signature(type)
+    assert required_arguments(type) == []
+    assert required_arguments(trains) == ["lr", "epochs"]
+
+
+LARGE, SMALL = b"l" * 100_000, b"s" * 1000
+
+
+class Trainer:
+    def __init__(self):
+        self.small, self.large, self.lock = SMALL, LARGE, LOCK
+
+    def __call__(self, lr):
+        return lr
+
+
+@pytest.mark.parametrize(
+    ("train", "names"),
+    [
+        (functools.partial(lambda data, more, lr: lr, SMALL, more=LARGE), ["more", "data"]),
+        (Trainer(), ["large", "small"]),
+        (lambda lr: (SMALL, LARGE, LOCK), ["LARGE", "SMALL"]),
+    ],
+)
+def test_the_variables_of_a_function_have_sizes_unless_they_cannot_be_pickled(train, names):
+    sizes = sizes_of_variables(train)
+    assert list(sizes) == names
+    assert 100_000 < sizes[names[0]] < 101_000
