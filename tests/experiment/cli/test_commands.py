@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import io
 import json
 import math
@@ -33,6 +34,7 @@ from search.space.spaces import Space
 from search.trial import Failure, Outcome, Trial
 from spark_jobs.messages import GIVEN_UP, Attempt, encode
 from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from tests.experiment.display.searches import HARMLESS, HOSTILE
@@ -207,6 +209,19 @@ def test_a_run_without_its_driver_shows_how_to_resume_and_cannot_be_stopped(
     assert re.match(f"run: expected a run in progress, got '{root}', {gone}; ", refusal)
     assert refusal.endswith(f"{how}\n")
     assert not (root / "stop").exists()
+
+
+def test_a_run_that_cannot_be_written_to_is_not_stopped(refused, tmp_path, monkeypatch):
+    def write(self, location, data):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    root = make_run(tmp_path, running=(3,), ended=False)
+    with owned_by_us(root), monkeypatch.context() as patched:
+        patched.setattr(LocalFiles, "write", write)
+        assert refused("stop", root) == (
+            f"run: expected the folder of a run, got {str(root)!r}, which cannot be written to: "
+            "Read-only file system\n"
+        )
 
 
 def test_a_driver_on_another_host_is_shown_with_its_last_sign_of_life(call, tmp_path):

@@ -29,6 +29,7 @@ def folder(tmp_path, monkeypatch):
         "def train(x): return x\n\ndef allow(p): return True\n\nNUMBER = 3\n"
     )
     (tmp_path / "space.yaml").write_text("x: [1e-5, 1e-2]\n")
+    (tmp_path / "latin.yaml").write_bytes(b"x: [\xfc]\n")
     (tmp_path / "space.json").write_text('{"x": [0.00001, 0.01]}')
     yield tmp_path
     module = sys.modules.pop("options_module", None)
@@ -234,6 +235,7 @@ def test_another_module_is_imported_on_executors():
     ("words", "message"),
     [
         (["--grid", "no.yaml"], "--grid: expected a file that can be read, got 'no.yaml': No such"),
+        (["--grid", "latin.yaml"], "--grid: expected a file in UTF-8, got 'latin.yaml'"),
         (["--grid", "space.yaml", "--train", "train"], "--train: expected module:function"),
         (["--grid", "space.yaml", "--train", "no_such:f"], "a module that can be imported"),
         (["--grid", "space.yaml", "--train", "options_module:f"], "options_module.py, got 'f'"),

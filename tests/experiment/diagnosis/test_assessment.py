@@ -275,6 +275,29 @@ def test_a_driver_that_cannot_be_reached_costs_time_where_the_folder_is_shared()
     assert finding.got.startswith(f"{wording}; messages of its trials go through the run's folder")
 
 
+@pytest.mark.parametrize(
+    ("fact", "check", "advice"),
+    [
+        ("folder", "logdir", "a folder that every host can write to"),
+        ("function", "train", "make its modules importable"),
+        ("data", "data", "check that every host reaches it"),
+        ("space", "space", "spark.experiment.cache.folder"),
+    ],
+)
+def test_a_fact_that_a_slot_could_not_find_out_is_red_with_the_reason(fact, check, advice):
+    slot = sick(trouble={fact: "Permission denied"}, **({} if fact == "function" else {fact: None}))
+    (found,) = [one for one in assess((slot,), EXPECTED) if one.check == check]
+    assert (found.level, found.host, found.got) == ("red", "node-1", "Permission denied")
+    assert advice in found.advice
+
+
+def test_a_slot_that_could_not_find_out_its_software_is_not_compared():
+    assert judged(check="software").level == "ok"
+    checks = {finding.check for finding in assess((sick(software=None),), EXPECTED)}
+    assert "software" not in checks
+    assert "tensorflow" in checks
+
+
 def test_many_hosts_share_a_row_and_the_worst_of_each_counts():
     findings = [
         Finding(check="clock", host=f"node-{number % 5}", level="ok", got="fine")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from experiment.display.progress import Progress
 from experiment.display.views import LineView
 from experiment.results.status import Output
 from experiment.results.trial_result import TrialResult
@@ -308,3 +309,16 @@ def test_a_closed_or_full_stream_does_not_end_the_search(start, tmp_path):
             assert len(warnings) == (stream is not None)
         with contextlib.suppress(OSError):
             full.close()
+
+
+def test_a_view_that_cannot_be_chosen_is_a_warning_and_the_search_goes_on(monkeypatch):
+    def fail():
+        raise RuntimeError("no terminal")
+
+    monkeypatch.setattr("experiment.display.progress.choose_view", fail)
+    warned = []
+    with Progress("train", warn=warned.append) as shown:
+        shown.refresh(status(1))
+    assert warned == [
+        "the progress of the search cannot be shown: RuntimeError('no terminal')",
+    ]

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiment.results.result import Result, SearchFailed
+from experiment.results.result import Result, SearchFailed, results_of_groups
 from experiment.results.tables import table_of
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
-from search.direction import Direction
+from search.direction import Direction, read_direction
 from search.errors import ExperimentError, InvalidArgument
 from search.space.spaces import Space
 from search.trial import Failure, Outcome, Trial
@@ -488,3 +488,46 @@ def test_the_table_has_a_column_of_reasons_only_where_a_trial_was_stopped():
 def test_a_notebook_says_why_a_trial_was_stopped():
     html = maximum(finished(0, 0.5), stopped(1, 0.25, "step 7: <b>"))._repr_html_()
     assert Reader(html, "td").inside[-1] == "stopped at step 7: <b>"
+
+
+def test_a_hyperparameter_without_strings_is_no_group():
+    result = maximum(finished(0, 0.5, {"units": 8, "group": "a"}), finished(1, 0.75))
+    assert list(result.split("group")) == ["a"]
+    for name in ("units", "rate"):
+        with pytest.raises(InvalidArgument, match=f"^name: .*with strings .*{name}"):
+            result.split(name)
+
+
+def groups_of(*trials, max_failures):
+    spaces = {"a": Space.of_grid({"x": [0]}), "b": Space.of_grid({"x": [1]})}
+    return results_of_groups(
+        maximum(*trials),
+        spaces,
+        by="group",
+        totals=dict.fromkeys(spaces, 9),
+        exhausted={},
+        max_failures=max_failures,
+        target=None,
+    )
+
+
+def test_a_search_of_groups_fails_only_if_too_many_trials_failed_in_every_group():
+    trials = [failed(0, {"group": "a"}), failed(1, {"group": "b"})]
+    with pytest.raises(SearchFailed, match="^'a': .*; 'b': ") as caught:
+        groups_of(*trials, max_failures=0)
+    assert list(caught.value.result) == trials
+    found = groups_of(trials[0], finished(1, 0.5, {"group": "b"}), max_failures=0)
+    assert found["a"].problem
+    assert found["b"].problem is None
+    assert found["b"].best.id == 1
+
+
+def test_several_objectives_have_no_best_mean_and_reach_no_target():
+    both = {"accuracy": Direction.MAX, "loss": Direction.MIN}
+    values = {"accuracy": 1.0, "loss": 0.0}
+    outcomes = [Outcome(n, "finished", metrics=values, values=values) for n in range(2)]
+    trials = [TrialResult.of(Trial(o.trial, {"x": 0}), o, "/runs") for o in outcomes]
+    result = Result(trials, read_direction(both), "/runs", target=0.5)
+    assert result.best_mean is None
+    assert result.target_reached is False
+    assert result.by("accuracy").best_mean.value == 1.0

@@ -27,6 +27,11 @@ def test_the_line_is_the_users_line():
     assert caught[0].filename == __file__
 
 
+def test_a_warning_without_a_line_of_the_user_is_shown_too():
+    with pytest.warns(UserWarning, match="^said$"):
+        warn_at(None, "said")
+
+
 def test_a_thread_warns_at_the_line_that_started_it():
     number = here() + 1
     line = experiment.submit(users_line).result()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiment.tab.shown import shown_space, shown_value
+from experiment.tab.shown import as_python, shown_space, shown_value
 from search.space.spaces import Choice, Space
 from search.values import identity
 
@@ -64,3 +64,18 @@ def test_long_values_that_begin_alike_are_different_choices(values):
 )
 def test_a_text_that_could_be_another_value_has_quotes(value, text):
     assert shown_value(value) == text
+
+
+@given(st.dictionaries(st.text("ab'\n", max_size=2), some_values | st.tuples(some_values)))
+def test_hyperparameters_as_python_are_read_back(params):
+    text = as_python(params)
+    assert identity(eval(text)) == identity(params)  # also infinity and NaN, at any depth
+
+
+def test_hyperparameters_as_python_have_a_line_each():
+    params = {"layers": (8,), "units": (8, 9), "rates": {"a": math.inf, "b": [0.5]}}
+    assert as_python(params) == (
+        "{\n    'layers': (8,),\n    'units': (8, 9),\n"
+        "    'rates': {'a': float('inf'), 'b': [0.5]},\n}"
+    )
+    assert as_python({}) == "{}"

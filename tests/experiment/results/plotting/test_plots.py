@@ -454,6 +454,17 @@ def test_slices_are_a_panel_per_hyperparameter_with_the_best_trial_marked():
         searched().plot("slice", ax=first)
 
 
+def test_the_last_row_of_slices_has_no_empty_panels():
+    names = ["a", "b", "c", "d", "e"]
+    random_numbers = random.Random(7)
+    trials = [
+        finished(number, float(number), {name: random_numbers.random() for name in names})
+        for number in range(9)
+    ]
+    panels = drawn(maximum(*trials), "slice").figure.axes
+    assert sorted(panel.get_xlabel() for panel in panels) == names
+
+
 def test_a_contour_is_of_the_two_most_important_hyperparameters_or_of_those_chosen():
     ax = drawn(searched(), "contour")
     assert ax.get_xlabel() == "lr (log)"
