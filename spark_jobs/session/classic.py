@@ -365,6 +365,8 @@ class ClassicSession(Session):
 
     def data_settings(self) -> DataSettings:
         """Return the data settings of trials."""
+        # Until something in the JVM uses HDFS, it has not read hdfs-site.xml of HADOOP_CONF_DIR.
+        self._jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()
         conf: Any = self._context._jsc.hadoopConfiguration()
         values = {name: conf.get(name) for name in hadoop_settings.EXACT}
         # As JSON: a call into the JVM for each entry would take far longer. Spark needs Jackson.

@@ -340,3 +340,40 @@ def test_present_slots_are_not_those_that_spark_may_add(dynamic, there, slots):
         task_needs=None,
     )
     assert Session.present_slots(session) == slots
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_new_jvm_has_the_addresses_of_hdfs_site_xml(tmp_path):
+    """Hadoop reads the file only once something in the JVM uses HDFS."""
+    addresses = {
+        "core-site.xml": ("fs.defaultFS", "hdfs://namenode.invalid:8020"),
+        "hdfs-site.xml": ("dfs.namenode.http-address", "namenode.invalid:9999"),
+    }
+    for file, (name, value) in addresses.items():
+        text = f"<property><name>{name}</name><value>{value}</value></property>"
+        (tmp_path / file).write_text(f"<configuration>{text}</configuration>")
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+            from pyspark.sql import SparkSession
+
+            from spark_jobs.session import active_data_settings
+
+            spark = SparkSession.builder.master("local[1]").getOrCreate()
+            print(active_data_settings().hadoop.values["dfs.namenode.http-address"])
+            spark.stop()
+        """)
+    )
+    ran = subprocess.run(
+        [sys.executable, script],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "HADOOP_CONF_DIR": str(tmp_path),
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "namenode.invalid:9999\n"), ran.stderr[-2000:]

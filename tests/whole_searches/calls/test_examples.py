@@ -98,7 +98,7 @@ def test_slow_steps_on_two_workers_print_the_times_of_both(tmp_path):
 def test_l_bfgs_of_two_workers_gives_the_weights_of_one(tmp_path):
     output = run([sys.executable], tmp_path, "lbfgs_on_a_gang.py", "--logdir", str(tmp_path))
     assert float(output.split("Weights differ by ")[1].splitlines()[0]) < 1e-6
-    accuracies = [line.split(" workers: ")[1].split(",")[0] for line in output.splitlines()[:2]]
+    accuracies = [line.split("; accuracy ")[1].split(",")[0] for line in output.splitlines()[:2]]
     assert all(float(accuracy) > 0.95 for accuracy in accuracies)
 
 
