@@ -26,16 +26,7 @@ With normal noise that is the same in all trials, one in 600 has such a ratio af
 
 @dataclass(frozen=True, slots=True)
 class Racing(StoppingRule):
-    """Stop a trial whose repeats are significantly worse than those of the best trial.
-
-    Each step of a trial is one repeat of its evaluation: another seed, fold or part of the data,
-    the same one at the same step of every trial. A trial is compared, at the steps that it has
-    reported, with the finished trial of the best mean, by a one-sided test for pairs. As in
-    Optuna's `WilcoxonPruner` it is not stopped while its own mean is no worse than the best one.
-
-    The value of a stopped trial is the best mean plus the mean of its differences from the best
-    trial: a mean of its own repeats alone would depend on how hard these are.
-    """
+    """The base of the rules that compare repeats with those of the best trial by a paired test."""
 
     p_threshold: float
     n_startup_steps: int = 2
@@ -55,8 +46,8 @@ class StudentRacing(Racing):
     the same one at the same step of every trial. A trial is compared, at the steps that it has
     reported, with the finished trial of the best mean, approximately by Student's t-test for pairs,
     one-sided, as in the races of Birattari: The Problem of Tuning Metaheuristics as Seen from a
-    Machine Learning Perspective (2004). It is not stopped while its own mean is no worse than the
-    best one, nor before two other trials have been compared with the best one.
+    Machine Learning Perspective (2004). As in Optuna's `WilcoxonPruner` it is not stopped while its
+    own mean is no worse than the best one. No trial is stopped before three have finished.
 
     Few repeats say little about the variance of the differences. So the test takes the median of
     the variances of all trials before, corrected for its bias. If the trial's own variance is
@@ -127,10 +118,10 @@ class _RacingJudge(Judge[Racing]):
         if mean(merits.values()) >= mean(best.values()):
             return None
         differences = _differences(merits, best)
-        known = [difference for difference in differences if math.isfinite(difference)]
-        if known and mean(known) >= 0:
+        known = _finite(differences)
+        if not differences or (known and mean(known) >= 0):
             return None
-        p = self._p_of_worse(differences) if differences else 1.0
+        p = self._p_of_worse(differences)
         if p >= self._rule.p_threshold:
             return None
         if known:
@@ -164,7 +155,7 @@ class _StudentJudge(_RacingJudge):
     def _p_of_worse(self, differences: Sequence[float]) -> float:
         from scipy.special import stdtr  # late: it takes a fraction of a second
 
-        known = [difference for difference in differences if math.isfinite(difference)]
+        known = _finite(differences)
         least = self._rule.n_startup_steps
         if len(known) < least or len(self._variances) < _LEAST_VARIANCES:
             return 1.0
@@ -175,7 +166,7 @@ class _StudentJudge(_RacingJudge):
         return float(stdtr(degrees, mean(known) / scale)) if scale > 0 else 0.0
 
     def _learn(self, differences: Sequence[float]) -> None:
-        known = [difference for difference in differences if math.isfinite(difference)]
+        known = _finite(differences)
         degrees = len(known) - 1
         if degrees > 0:
             # By Wilson and Hilferty (1931), the median of chi-squared, divided by its degrees.
@@ -192,8 +183,7 @@ class _WilcoxonJudge(_RacingJudge):
             return 1.0
         from scipy.stats import wilcoxon  # late: it takes a second
 
-        known = [abs(difference) for difference in differences if math.isfinite(difference)]
-        most = 2 * max(known, default=0.0) + 1
+        most = 2 * max(map(abs, _finite(differences)), default=0.0) + 1
         bounded = [min(max(difference, -most), most) for difference in differences]
         if not any(bounded):
             return 1.0
@@ -203,6 +193,10 @@ class _WilcoxonJudge(_RacingJudge):
 def _differences(merits: Mapping[int, float], best: Mapping[int, float]) -> list[float]:
     pairs = [(merits[step], best[step]) for step in merits if step in best]
     return [0.0 if one == other else one - other for one, other in pairs]
+
+
+def _finite(numbers: Sequence[float]) -> list[float]:
+    return [number for number in numbers if math.isfinite(number)]
 
 
 def _variance(numbers: Sequence[float]) -> float:

@@ -116,7 +116,7 @@ class Judge:
     def stopped(self, trial: int, reason: str, last: Report | None, seconds: float) -> Outcome:
         """Return the outcome of a trial that had to stop and sent no outcome itself."""
         report = last if self._repeats == 1 else None  # the last repeat is not the mean
-        return stopped(self._objective_of, trial, reason, report, seconds)
+        return self.held(stopped(self._objective_of, trial, reason, report, seconds))
 
     def scored(self, outcome: Outcome) -> Outcome:
         """Return an outcome for the searcher, which cannot withdraw one.

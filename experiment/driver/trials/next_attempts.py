@@ -47,11 +47,12 @@ class NextAttempts:
         left = self._left.pop(trial.id, None)
         if left is None:
             return None
-        end = left.end_of(trial)
-        if end is None or self.is_retried(self._held(end[1])):
-            self._least[trial.id] = left.attempts + 1
-            return None
-        return end
+        if end := left.end_of(trial):
+            attempt, outcome = end[0], self._held(end[1])
+            if not self.is_retried(outcome):
+                return attempt, outcome
+        self._least[trial.id] = left.attempts + 1
+        return None
 
     def is_retried(self, outcome: Outcome) -> bool:
         """Return whether a trial with this outcome, whose objectives were checked, runs again."""

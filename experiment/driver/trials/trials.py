@@ -289,7 +289,7 @@ class Trials:
         running = self._in_flight.find(slot, outcome.trial, number)
         if running is None:
             return False
-        outcome = self._judge.held(outcome)  # before: it finds invalid values, too
+        outcome = self._judge.held(outcome)
         if outcome.error is not None and self._attempts.is_retried(outcome):
             self._retry(running, slot, outcome.error, outcome.seconds)
         else:
@@ -376,11 +376,11 @@ class Trials:
         self._in_flight.remove(trial)
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Take the outcome of a trial that does not run again."""
+        """Take the outcome, as `Judge.held` returns it, of a trial that does not run again."""
         limit = attempt.trial.max_steps
         if limit is not None and outcome.status == "finished" and outcome.step is None:
             self._warn(_STEPS_UNUSED)
-        self._record(attempt, self._judge.held(outcome))
+        self._record(attempt, outcome)
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
         """Write an outcome to the journal, then pass it on."""
