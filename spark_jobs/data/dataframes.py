@@ -56,5 +56,5 @@ def from_dataframe(
 
         tf_examples.write(frame, location, session)
     else:  # Spark looks for a path without a scheme on its default file system
-        frame.write.parquet(f"file://{location}" if location.scheme == "file" else str(location))
-    return str(location)
+        frame.write.parquet(f"file://{location}" if location.scheme == "file" else location.url)
+    return location.url

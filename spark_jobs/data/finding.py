@@ -56,7 +56,7 @@ def glob(path: str) -> list[str]:
     """
     location = Location.parse(path)
     with opened(location, data_settings()) as files:
-        return [str(status.location) for status in expanded(files, location)]
+        return [status.location.url for status in expanded(files, location)]
 
 
 def examine_data(path: str, settings: DataSettings) -> tuple[list[int], int]:

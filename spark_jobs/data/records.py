@@ -46,7 +46,7 @@ def tfrecords(
 
     location, settings = Location.parse(path), data_settings()
     with opened(location, settings) as files:
-        found = {str(status.location): status for status in expanded(files, location)}
+        found = {status.location.url: status for status in expanded(files, location)}
         own = [found[name] for name in shard(list(found), shards, index, seed)]
         copies = [str(copy) for copy in copied(files, own, settings)]
     return tf.data.TFRecordDataset(copies, compression_type=compression)

@@ -17,7 +17,7 @@ from spark_jobs.storage.files import (
     check_complete,
     entry_of,
 )
-from spark_jobs.storage.locations import Location
+from spark_jobs.storage.locations import Location, without_secrets
 
 # Names of the base classes of errors of Python, fsspec, aiohttp, requests and botocore.
 _NO_ANSWER = {"ClientConnectionError", "ConnectionError", "TimeoutError"}
@@ -37,26 +37,27 @@ class FsspecFiles:
     def __init__(self, location: Location) -> None:
         import fsspec.core
 
-        top = str(location.at("/"))  # "::" in a path is a part of a name, not of fsspec's syntax
+        top = location.at("/").url  # "::" in a path is a part of a name, not of fsspec's syntax
         try:
             self._system: Any = fsspec.core.url_to_fs(top)[0]
         except Exception as error:  # every package has its own errors
-            raise OSError(f"{location}: {error}") from error
+            cause = _without_secrets(error)
+            raise OSError(f"{location}: {without_secrets(str(error))}") from cause
 
     def status(self, location: Location) -> FileStatus:
         """Return the file or folder at a location."""
         with _named(location):
             self._system.invalidate_cache()  # else many stores return their first listing for ever
-            return self._status(location, self._system.info(str(location)))
+            return self._status(location, self._system.info(location.url))
 
     def listdir(self, location: Location) -> list[FileStatus]:
         """Return the files and folders in a folder, sorted by name."""
         with _named(location):
             self._system.invalidate_cache()
-            folder = self._system._strip_protocol(str(location)).strip("/")
+            folder = self._system._strip_protocol(location.url).strip("/")
             found = [
                 self._status(entry_of(location, _last_part(entry["name"])), entry)
-                for entry in self._system.ls(str(location), detail=True)
+                for entry in self._system.ls(location.url, detail=True)
                 if entry["name"].strip("/") != folder  # an S3 folder may list itself
             ]
         return sorted(found, key=lambda status: status.location.path)
@@ -65,7 +66,7 @@ class FsspecFiles:
         """Pass a file's bytes to `sink`."""
         location, left = status.location, status.length - offset
         with _named(location):
-            file = self._system.open(str(location), "rb")
+            file = self._system.open(location.url, "rb")
         with file:
             with _named(location):
                 file.seek(offset)
@@ -96,7 +97,7 @@ class FsspecFiles:
     def _version(self, location: Location, info: dict[str, Any]) -> str:
         # Object stores list a file with other details than they return for the file alone.
         tag = info.get("ETag") or info.get("etag")
-        return str(tag or self._system.ukey(str(location)))
+        return str(tag or self._system.ukey(location.url))
 
 
 @contextlib.contextmanager
@@ -107,12 +108,20 @@ def _named(location: Location) -> Iterator[None]:
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "no such file or folder", str(location)) from None
     except Exception as error:  # every package has its own errors
+        text = f"{location}: {without_secrets(shown(error))}"
+        cause = _without_secrets(error)
         if _is_outage(error):
-            raise StoreUnavailable(f"{location}: {shown(error)}") from error
-        if isinstance(error, OSError) and (error.errno is None or type(error) is not OSError):
+            raise StoreUnavailable(text) from cause
+        if cause and isinstance(error, OSError) and not (error.errno and type(error) is OSError):
             raise
         # Without a number, which would pass for one of this host's disk: s3fs often gives EIO.
-        raise OSError(f"{location}: {shown(error)}") from error
+        raise OSError(text) from cause
+
+
+def _without_secrets(error: Exception) -> Exception | None:
+    """Return an error, or None if its text, which a traceback prints, has a secret of a URL."""
+    text = f"{error!r} {error}"
+    return error if without_secrets(text) == text else None
 
 
 def _is_outage(error: BaseException) -> bool:

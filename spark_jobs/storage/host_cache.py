@@ -314,7 +314,7 @@ def _name_of_copy(location: Location) -> str:
 
 def identity(status: FileStatus) -> list[str | int]:
     """Return the identity of a file's version, as JSON."""
-    return [str(status.location), status.length, status.version]
+    return [status.location.url, status.length, status.version]
 
 
 def _is_whole(built: Path, size: int | None) -> bool:

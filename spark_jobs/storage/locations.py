@@ -15,11 +15,15 @@ _ALMOST_URL = re.compile(rf"(({_STORES}):(?!//)|([A-Za-z][A-Za-z0-9+.-]*):/(?!/)
 _AUTHORITY = r"((\[[0-9A-Fa-f:.]+\]|[^:\s@\[\]]+)(:[0-9]{1,5})?)?"
 _DATABRICKS = re.compile(r"dbfs:/+", re.IGNORECASE)
 HADOOP = ("hdfs", "webhdfs", "swebhdfs")
+_PASSWORD = re.compile(r"(://[^/?#@\s]*?:)[^/@\s]*@")
+_QUERY = re.compile(r"(https?://[^?\s'\"]*\?)[^\s'\"]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
     """A file, a folder or a pattern of them.
+
+    As a string it is for people: its URL `without_secrets`, or its path on this host.
 
     Attributes:
         scheme: Scheme in lower case: 'file', 'hdfs', 'webhdfs', 's3', ...
@@ -83,10 +87,20 @@ class Location:
         """The folder that contains this location."""
         return self.at(self.path.rstrip("/").rpartition("/")[0] or "/")
 
-    def __str__(self) -> str:
+    @property
+    def url(self) -> str:
+        """The URL with all that its store needs, or the path on this host."""
         return (
             self.path if self.scheme == "file" else f"{self.scheme}://{self.authority}{self.path}"
         )
+
+    def __str__(self) -> str:
+        return self.url if self.scheme in ("file", *HADOOP) else without_secrets(self.url)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with "..." for the passwords and the queries, perhaps signed, of its URLs."""
+    return _QUERY.sub(r"\1...", _PASSWORD.sub(r"\1...@", text))
 
 
 def _hint(name: str) -> str:
