@@ -154,7 +154,9 @@ def test_hanging_trials_are_killed_with_their_process_trees_and_free_their_slot(
         spark,
         train,
         {"how": [*hangs, "not at all", *hangs, "not at all"]},
-        timeout=6,
+        timeout=4,
+        retries=1,  # a busy machine may keep even a short trial beyond its limit
+        retry_on=("time",),
         grace=0.5,
         parallelism=2,
         logdir=logdir,
@@ -165,7 +167,7 @@ def test_hanging_trials_are_killed_with_their_process_trees_and_free_their_slot(
         if trial.params["how"] == "not at all":
             assert trial.value == 1.0
         else:
-            assert str(trial.error) == "ended at the time limit of 6 s"
+            assert str(trial.error) == "ended at the time limit of 4 s"
             assert trial.error.kind == "time"
     assert experiment.Settings().grace < 5  # time beyond the limit
 

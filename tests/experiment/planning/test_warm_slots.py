@@ -33,7 +33,10 @@ def planned(spark, folder, preload=MODULES, **settings):
     )
 
 
-def test_a_plan_counts_the_slots_whose_executors_keep_exactly_its_modules(spark, tmp_path):
+def test_a_plan_counts_the_slots_whose_executors_keep_exactly_its_modules(
+    spark, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "_LIMIT", 240.0)
     assert planned(spark, tmp_path).slots_warm == 0
     experiment.warm_up(spark, preload=MODULES).result(120)
     wait_until(lambda: planned(spark, tmp_path).slots_warm == 2)

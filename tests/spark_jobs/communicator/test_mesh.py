@@ -21,6 +21,7 @@ from spark_jobs.communicator import mesh
 from spark_jobs.communicator.connection import Connection, connected, tls_contexts
 from spark_jobs.communicator.listener import Listener
 from spark_jobs.communicator.membership import GangBroken, MemberSilent, host_and_port
+from tests.experiment.waiting import wait_until
 from tests.spark_jobs.communicator.gangs import LIMIT, Gang, results
 
 SHORT = 0.5  # seconds: passes in vain, where a member never comes
@@ -136,22 +137,29 @@ def test_a_member_that_listens_late_is_waited_for_longer_than_a_host_that_does_n
     monkeypatch,
 ):
     """As one whose slot copies a checkpoint, while the other has it already."""
-    monkeypatch.setattr(mesh, "_ANSWER", SHORT / 5)
-    refused = []
+    refused, later = [], []  # seconds by which the clock is ahead
+
+    def sleep_long(seconds):
+        later.append(mesh._ANSWER / 2)
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(later), sleep=sleep_long)
+    monkeypatch.setattr(mesh, "time", clock)
 
     def noted(*arguments):
         try:
             return connected(*arguments)
         except ConnectionRefusedError:
-            refused.append(time.monotonic())
+            refused.append(sum(later))
             raise
 
     monkeypatch.setattr(mesh, "connected", noted)
+    limit = 1e6  # outlasts the clock
     with Gang(2) as gang, ThreadPoolExecutor(1) as threads:
-        first = threads.submit(lambda: gang.connect(0).close())
-        while not refused or refused[-1] < refused[0] + SHORT:
-            assert not first.done(), first.result()
-        gang.connect(1).close()
+        first = threads.submit(lambda: gang.connect(0, limit=limit).close())
+        wait_until(lambda: first.done() or (refused and refused[-1] > 2 * mesh._ANSWER))
+        assert not first.done(), first.result()
+        gang.connect(1, limit=limit).close()
         first.result()
 
 

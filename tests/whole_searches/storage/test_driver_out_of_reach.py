@@ -28,11 +28,12 @@ def refused(monkeypatch):
 
 
 def train(x):
+    import itertools
     import time
 
     import experiment
 
-    for step in range(1 if x else 1_000):
+    for step in range(1) if x else itertools.count():  # the first is stopped
         experiment.report(step=step, value=float(x))
         time.sleep(0 if x else 0.05)
     return {"value": float(x)}
