@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction
-from search.evolution.screening import ANOTHER_CHOICE, NEIGHBOURS, Screen
+from search.evolution.screening import ANOTHER_CHOICE, EXPLORING, NEIGHBOURS, Screen
 from search.space.spaces import Space
 from tests.properties import examples
 
@@ -34,6 +34,19 @@ def test_a_point_among_good_ones_is_the_most_promising(direction):
 def test_failed_trials_are_the_worst_neighbours(value, direction):
     evaluated = [([0.1, 0.1], value)] * 5 + [([0.9, 0.9], 1e300 * direction.weight)] * 5
     assert screen(evaluated, direction).most_promising([[0.1, 0.1], [0.8, 0.8]]) == [0.8, 0.8]
+
+
+def test_of_points_with_the_same_neighbours_the_farthest_is_the_most_promising():
+    evaluated = [([0.5, 0.5], 1.0)] * 5
+    points = [[0.5, 0.6], [0.2, 0.5], [0.6, 0.7]]
+    assert screen(evaluated).most_promising(points) == points[1]
+
+
+@pytest.mark.parametrize(("evaluated", "expected"), [(10, "near"), (100, "far")])
+def test_the_distance_counts_the_more_the_more_was_evaluated(evaluated, expected):
+    made = screen([([0.1, 0.1], 1.0), ([0.9, 0.9], 2.0)] * (evaluated // 2))
+    points = {"near": [0.9, 0.85], "far": [0.1, 0.5]}
+    assert made.most_promising(list(points.values())) == points[expected]
 
 
 def test_only_the_nearest_count():
@@ -86,7 +99,8 @@ def test_each_of_many_evaluated_points_counts():
 
     def promise(point):
         near = sorted(evaluated, key=lambda item: distance(point, item[0]))[:NEIGHBOURS]
-        return sum(worse[score] for _, score in near)
+        estimate = sum(worse[score] for _, score in near) / NEIGHBOURS / 200
+        return estimate + 200 / EXPLORING * distance(point, near[0][0]) / math.sqrt(3)
 
     made = screen([], space=space)
     for number, item in enumerate(evaluated, 1):
