@@ -45,7 +45,7 @@ def test_of_points_with_the_same_neighbours_the_farthest_is_the_most_promising()
 @pytest.mark.parametrize(("evaluated", "expected"), [(10, "near"), (100, "far")])
 def test_the_distance_counts_the_more_the_more_was_evaluated(evaluated, expected):
     made = screen([([0.1, 0.1], 1.0), ([0.9, 0.9], 2.0)] * (evaluated // 2))
-    points = {"near": [0.9, 0.85], "far": [0.1, 0.5]}
+    points = {"near": [0.9, 0.85], "far": [0.1, 0.6]}
     assert made.most_promising(list(points.values())) == points[expected]
 
 
