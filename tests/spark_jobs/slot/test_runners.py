@@ -110,6 +110,14 @@ time_limits.__class__ = Limits
 """
 
 
+LATE_LIMIT = """
+from spark_jobs.zygote.child import Child
+
+deadline = Child.deadline
+Child.deadline = lambda child, timeout: deadline(child, timeout if child.{} else None)
+"""
+
+
 class RunnerContract:
     many = 30
 
@@ -506,9 +514,9 @@ class ProcessContract(RunnerContract):
     @pytest.mark.parametrize(
         ("then", "status"), [("exit", "failed"), ("raise", "failed"), ("return", "finished")]
     )
-    def test_a_trial_may_clean_up_at_the_time_limit(self, tmp_path, then, status):
+    def test_a_trial_may_clean_up_at_the_time_limit(self, tmp_path, handler_first, then, status):
         """A value returned within the grace counts; a failure does not."""
-        with self.make(functions.clean_up, timeout=5.0, grace=60.0) as runner:
+        with self.make(functions.clean_up, timeout=1.0, grace=60.0, **handler_first) as runner:
             outcome = Runner(runner, tmp_path / "run")(folder=str(tmp_path), then=then)
         assert (tmp_path / "cleaned up").exists()
         assert outcome.status == status
@@ -794,6 +802,17 @@ class TestForked(ProcessContract):
         made = program(function, preload=preload, **settings)
         return ProcessRunner(made, environment, timeout, grace)
 
+    @pytest.fixture
+    def handler_first(self, tmp_path, monkeypatch):
+        """Settings with which no trial is overdue before its report, so before it has a handler."""
+        return self.no_limit_before("reported", tmp_path, monkeypatch)
+
+    def no_limit_before(self, event, tmp_path, monkeypatch):
+        """Return settings with which no trial is overdue before an event, a field of `Child`."""
+        (tmp_path / "late_limit.py").write_text(LATE_LIMIT.format(event))
+        monkeypatch.syspath_prepend(str(tmp_path))
+        return {"preload": (*LIGHT, "late_limit")}
+
     @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM"])
     def test_a_trial_that_does_not_come_to_its_next_report_is_ended(
         self, tmp_path, monkeypatch, how
@@ -1036,16 +1055,12 @@ class TestSpawned(ProcessContract):
             outcome = Runner(runner, tmp_path)(how=how)
             assert outcome.error.message == "ended at the time limit of 5 s"
 
-    @pytest.mark.parametrize(
-        ("then", "status"), [("exit", "failed"), ("raise", "failed"), ("return", "finished")]
-    )
-    def test_a_trial_may_clean_up_at_the_time_limit(self, tmp_path, then, status):
+    @pytest.fixture
+    def handler_first(self):
         """A signal that comes before the interpreter has its handler waits for it."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-        try:
-            super().test_a_trial_may_clean_up_at_the_time_limit(tmp_path, then, status)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield {}
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def test_the_imports_of_a_trial_count_as_its_time(self, tmp_path, monkeypatch):
         (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.5)")
