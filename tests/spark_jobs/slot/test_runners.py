@@ -926,9 +926,10 @@ class TestForked(ProcessContract):
         )
         monkeypatch.syspath_prepend(str(tmp_path))
 
-    def test_the_time_limit_counts_also_for_a_trial_that_is_to_stop(self, tmp_path):
-        with self.make(functions.report_and_hang, timeout=5.0) as runner:
-            run = Runner(runner, tmp_path)
+    def test_the_time_limit_counts_also_for_a_trial_that_is_to_stop(self, tmp_path, monkeypatch):
+        late = self.no_limit_before("stopped", tmp_path, monkeypatch)
+        with self.make(functions.report_and_hang, timeout=1.0, **late) as runner:
+            run = Runner(runner, tmp_path / "run")
             run.hear = run.stop_later
             assert run(x=1.5, how="sleeping").status == "stopped"
 
