@@ -1087,7 +1087,7 @@ class TestSpawned(ProcessContract):
 
 @pytest.fixture(scope="module")
 def runner():
-    preload = ("tensorflow", "keras", *LIGHT)
+    preload = ("tensorflow", "keras", "tests.spark_jobs.slot.patient", *LIGHT)
     with ProcessRunner(program(functions.call_pickled, "loss", preload=preload, seed=1)) as runner:
         yield runner
 
