@@ -47,9 +47,20 @@ class WorksLater(Working):
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
+def patient(monkeypatch, tmp_path):
+    """Also in relays and slots that are processes of their own."""
     monkeypatch.setattr(time_limits, "RELAY_STARTS", _LONG)
-    monkeypatch.setattr(time_limits, "RELAY_UNUSED", 0.5)
+    let_relays_try(_LONG, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+
+
+def let_relays_try(seconds, tmp_path):
+    """Set how long relays try to reach the driver, in a module that Python imports at its start."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "from spark_jobs import time_limits as limits\n"
+        f"limits.RELAY_STARTS, limits.RELAY_REACHES = {_LONG}, {seconds}"
+    )
 
 
 @pytest.fixture
@@ -185,7 +196,8 @@ with relayed_channel(executor, address, "1.0.0"):
 
 @pytest.mark.slow
 @pytest.mark.contract
-def test_there_is_no_relay_where_the_driver_is_not_reached(host, capfd):
+def test_there_is_no_relay_where_the_driver_is_not_reached(host, tmp_path, capfd):
+    let_relays_try(0.5, tmp_path)
     with ChannelServer(LOOPBACK, Working()) as server:
         address = server.address
     assert host.channel(address, "1.0.0") is None
