@@ -41,7 +41,6 @@ def entered(
         return downpour(strategy, communicator)
     if isinstance(strategy, Codistillation):
         return codistillation(strategy, communicator)
-    rank = communicator.rank
     if isinstance(strategy, Jax):
-        return on_jax(strategy, rank=rank, members=members, collectives=communicator, repeat=repeat)
-    return mirrored(strategy, rank=rank, members=members, collectives=communicator, repeat=repeat)
+        return on_jax(strategy, communicator, members=members, repeat=repeat)
+    return mirrored(strategy, communicator, members=members, repeat=repeat)

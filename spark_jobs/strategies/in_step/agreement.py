@@ -11,7 +11,7 @@ from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.in_step.slow_worker import Lags
 
 
-def agreement(keras: Any, collectives: Communicator, lags: Lags | None = None) -> Any:
+def agreement(keras: Any, communicator: Communicator, lags: Lags | None = None) -> Any:
     """Return a Keras callback that ends `fit` on all workers if another callback does on one.
 
     A worker that left alone would not take part in the operations of the next step, for which the
@@ -20,7 +20,7 @@ def agreement(keras: Any, collectives: Communicator, lags: Lags | None = None) -
 
     Args:
         keras: The module `keras`.
-        collectives: The collective calls of the workers.
+        communicator: The connections of this worker to the others.
         lags: Measures the steps, and warns of a slow worker; None to measure nothing.
     """
 
@@ -35,7 +35,7 @@ def agreement(keras: Any, collectives: Communicator, lags: Lags | None = None) -
                 lags.begin()
 
         def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-            collectives.begin_step()
+            communicator.begin_step()
             if lags is not None and batch == 0:
                 lags.begin_epoch()
 
@@ -48,9 +48,9 @@ def agreement(keras: Any, collectives: Communicator, lags: Lags | None = None) -
 
         def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
             asked = self._asked or bool(self.model.stop_training)
-            collectives.meet()  # one may come late, by other callbacks, or wait in a step for ever
+            communicator.meet()  # one may come late, by other callbacks, or wait in a step for ever
             figures = [] if lags is None else [lags.figures()]
-            any_asked, *figures = collectives.all_reduce(
+            any_asked, *figures = communicator.all_reduce(
                 [np.array([int(asked)]), *figures], op="max"
             )
             self.model.stop_training = bool(any_asked[0])

@@ -11,17 +11,14 @@ from spark_jobs.communicator.membership import MembersDisagree
 _PATIENCE = 10.0  # seconds for which rank 0 waits at its end
 
 
-def leave_together(
-    rank: int, collectives: Communicator, then: Callable[[], object] = lambda: None
-) -> None:
+def leave_together(communicator: Communicator, then: Callable[[], object] = lambda: None) -> None:
     """Wait for the other workers, so that the end of a process is no error in another one.
 
     Frameworks take the end of one for a crash, and abort what the others still exchange. As rank
     0's result is the trial's, rank 0 waits for seconds only, and the others until it has ended.
 
     Args:
-        rank: The worker's rank.
-        collectives: The collective calls of the workers.
+        communicator: The connections of this worker to the others.
         then: Called once all workers have come; it ends their connections by the framework.
 
     Raises:
@@ -31,7 +28,7 @@ def leave_together(
 
     def meet() -> None:
         try:
-            collectives.meet()
+            communicator.meet()
             then()
         except MembersDisagree as error:
             found.append(error)
@@ -40,6 +37,6 @@ def leave_together(
 
     meeting = threading.Thread(target=meet, daemon=True)
     meeting.start()
-    meeting.join(_PATIENCE if rank == 0 else None)
+    meeting.join(_PATIENCE if communicator.rank == 0 else None)
     if found:
         raise found[0]

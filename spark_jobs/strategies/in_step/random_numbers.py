@@ -37,14 +37,14 @@ class SharedNumbers:
         return self._numbers.getrandbits(bits)
 
 
-def share_random_numbers(collectives: Communicator, repeat: Callable[[], int]) -> SharedNumbers:
+def share_random_numbers(communicator: Communicator, repeat: Callable[[], int]) -> SharedNumbers:
     """Seed `random` and numpy alike in all workers; return a further source of equal numbers.
 
     Args:
-        collectives: The collective calls of the workers.
+        communicator: The connections of this worker to the others.
         repeat: Returns the number of the repeat that runs, from 0.
     """
-    (drawn,) = collectives.broadcast([np.array([random.getrandbits(31)])])
+    (drawn,) = communicator.broadcast([np.array([random.getrandbits(31)])])
     seed = int(drawn[0])
     random.seed(seed)
     np.random.seed(seed)

@@ -37,14 +37,14 @@ Correction = tuple[Any, str, Any]
 
 
 @contextlib.contextmanager
-def corrected_fit(strategy: Any, collectives: Communicator, lags: Lags) -> Iterator[None]:
+def corrected_fit(strategy: Any, communicator: Communicator, lags: Lags) -> Iterator[None]:
     """Let `model.fit` run on all workers during the block, which may import Keras.
 
     It is refused in other versions of Keras, and with other backends than TensorFlow.
 
     Args:
         strategy: The strategy of this worker, see `spark_jobs.strategies.mirrored.mirrored`.
-        collectives: The collective calls of the workers.
+        communicator: The connections of this worker to the others.
         lags: Measures the steps, and warns of a slow worker.
     """
     with contextlib.ExitStack() as entered:
@@ -59,13 +59,13 @@ def corrected_fit(strategy: Any, collectives: Communicator, lags: Lags) -> Itera
                 corrections = [
                     _build_from_own_part(trainer, strategy),
                     _keep_metrics_of_steps(trainer, strategy),
-                    _average_metrics_of_epochs(trainer, collectives),
-                    _reset_metrics_together(trainer, collectives),
+                    _average_metrics_of_epochs(trainer, communicator),
+                    _reset_metrics_together(trainer, communicator),
                     _clip_sum_of_gradients(trainer, strategy),
                     _branch_outside_of_replicas(trainer, strategy),
                     _share_loss_of_one_number(),
                     _skip_steps_together(trainer, strategy),
-                    _agree_in_fit(trainer, strategy, collectives, lags),
+                    _agree_in_fit(trainer, strategy, communicator, lags),
                 ]
             for target, name, value in corrections:
                 entered.enter_context(replaced(target, name, value))
@@ -171,7 +171,7 @@ def _keep_metrics_of_steps(trainer: ModuleType, strategy: Any) -> Correction:
     return trainer, "reduce_per_replica", reduce_per_replica
 
 
-def _average_metrics_of_epochs(trainer: ModuleType, collectives: Communicator) -> Correction:
+def _average_metrics_of_epochs(trainer: ModuleType, communicator: Communicator) -> Correction:
     """Average what a user's own `train_step` returns, at the end of an epoch.
 
     Else callbacks that use the logs, such as EarlyStopping, would decide differently per worker.
@@ -182,13 +182,13 @@ def _average_metrics_of_epochs(trainer: ModuleType, collectives: Communicator) -
     @functools.wraps(original)
     def get_metrics_result_or_logs(model: Any, logs: Any) -> Any:
         if model._distribute_strategy is not None:
-            collectives.meet()  # TensorFlow would wait for ever for a worker that is in a step
+            communicator.meet()  # TensorFlow would wait for ever for a worker that is in a step
         found = original(model, logs)
         if found is not logs or not isinstance(logs, Mapping) or not logs:
             return found
         # As on one worker, they may be vectors, or in a dict of their own.
         values = [np.asarray(value, np.float64) for value in trainer.tree.flatten(logs)]
-        means = collectives.all_reduce(values)
+        means = communicator.all_reduce(values)
         return trainer.tree.pack_sequence_as(
             logs, [mean if mean.ndim else mean.item() for mean in means]
         )
@@ -196,14 +196,14 @@ def _average_metrics_of_epochs(trainer: ModuleType, collectives: Communicator) -
     return trainer.TensorFlowTrainer, "_get_metrics_result_or_logs", get_metrics_result_or_logs
 
 
-def _reset_metrics_together(trainer: ModuleType, collectives: Communicator) -> Correction:
+def _reset_metrics_together(trainer: ModuleType, communicator: Communicator) -> Correction:
     """Note the begin of an epoch, since TensorFlow waits for all workers as it resets metrics."""
     original = trainer.TensorFlowTrainer.reset_metrics
 
     @functools.wraps(original)
     def reset_metrics(model: Any) -> None:
         if model._distribute_strategy is not None:
-            collectives.begin_step()
+            communicator.begin_step()
         original(model)
 
     return trainer.TensorFlowTrainer, "reset_metrics", reset_metrics
@@ -319,7 +319,7 @@ def _replica_of(tf: Any, strategy: Any) -> Any:
 
 
 def _agree_in_fit(
-    trainer: ModuleType, strategy: Any, collectives: Communicator, lags: Lags
+    trainer: ModuleType, strategy: Any, communicator: Communicator, lags: Lags
 ) -> Correction:
     """Let all workers leave `fit` together, and warn of results that depend on their number."""
     import keras
@@ -334,7 +334,7 @@ def _agree_in_fit(
             keras,
             model,
             given.arguments.get("callbacks"),
-            after=[agreement(keras, collectives, lags)],
+            after=[agreement(keras, communicator, lags)],
         )
         if model.steps_per_execution != 1:
             got = f"{model.steps_per_execution} steps in one execution"

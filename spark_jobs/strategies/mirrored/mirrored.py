@@ -27,10 +27,9 @@ _SILENCE = 600.0  # seconds without a sign of life after which TensorFlow takes 
 @contextlib.contextmanager
 def mirrored(
     settings: Mirrored,
+    communicator: Communicator,
     *,
-    rank: int,
     members: Sequence[str],
-    collectives: Communicator,
     repeat: Callable[[], int] = int,
 ) -> Iterator[None]:
     """Run the block in the scope of the strategy, as one of several workers.
@@ -40,27 +39,27 @@ def mirrored(
 
     Args:
         settings: The strategy's settings.
-        rank: The worker's rank, from 0.
+        communicator: The connections of this worker to the others.
         members: TensorFlow's addresses of all workers by rank, as "host:port".
-        collectives: The collective calls of the workers.
         repeat: Returns the number of the trial's repeat that runs, from 0. Default: always 0.
     """
+    rank = communicator.rank
     check_installed("tensorflow", "TensorFlow", "mirrored", rank)
     import tensorflow as tf
 
-    numbers = share_random_numbers(collectives, repeat)
+    numbers = share_random_numbers(communicator, repeat)
     answer_only_at(members[rank])
     with contextlib.ExitStack() as entered:
         with _patient():
             strategy = make_strategy(tf, settings, rank, members)
         waited = Waited(tf, strategy)
         entered.enter_context(waited.measured())
-        entered.enter_context(corrected_fit(strategy, collectives, Lags(rank, members, waited)))
+        entered.enter_context(corrected_fit(strategy, communicator, Lags(rank, members, waited)))
         entered.enter_context(arrays_alike(numbers))
         entered.enter_context(shuffled_alike(tf, numbers))
         entered.enter_context(strategy.scope())
         yield
-        leave_together(rank, collectives)
+        leave_together(communicator)
 
 
 def _patient() -> contextlib.AbstractContextManager[None]:

@@ -30,10 +30,9 @@ _JOINING = 60  # seconds for connecting to rank 0, which the workers have reache
 @contextlib.contextmanager
 def on_jax(
     settings: Jax,
+    communicator: Communicator,
     *,
-    rank: int,
     members: Sequence[str],
-    collectives: Communicator,
     repeat: Callable[[], int] = int,
 ) -> Iterator[None]:
     """Let Keras distribute the models of a block over the devices of all workers.
@@ -42,9 +41,8 @@ def on_jax(
 
     Args:
         settings: The strategy's settings.
-        rank: The worker's rank, from 0.
+        communicator: The connections of this worker to the others.
         members: Addresses of all workers by rank, as "host:port"; JAX listens at that of rank 0.
-        collectives: The collective calls of the workers.
         repeat: Returns the number of the trial's repeat that runs, from 0. Default: always 0.
 
     Raises:
@@ -52,6 +50,7 @@ def on_jax(
             backend, or JAX has run an operation in this process.
         PortTaken: Another program has the port.
     """
+    rank = communicator.rank
     for module, framework in (("jax", "JAX"), ("keras", "Keras")):
         check_installed(module, framework, "jax", rank)
     import spark_jobs.strategies.on_jax.selected  # noqa: F401, I001  # before Keras
@@ -59,7 +58,7 @@ def on_jax(
     import keras
 
     check_backend(keras.backend.backend())
-    numbers = share_random_numbers(collectives, repeat)
+    numbers = share_random_numbers(communicator, repeat)
     if rank == 0:
         check_free("JAX", members[0])
     _join(jax, rank, members)
@@ -72,7 +71,7 @@ def on_jax(
             keras: Any, model: Any, arguments: Mapping[str, Any]
         ) -> contextlib.AbstractContextManager[tuple[list[Any], list[Any]]]:
             first = [] if settings.layout is None else [_check_layout(keras, settings.layout)]
-            return contextlib.nullcontext((first, [agreement(keras, collectives)]))
+            return contextlib.nullcontext((first, [agreement(keras, communicator)]))
 
         entered.enter_context(when_imported("tensorflow", shuffle_alike))
         entered.enter_context(around_fits(around))
@@ -80,7 +79,7 @@ def on_jax(
         entered.enter_context(results_for_all(jax, keras))
         entered.enter_context(distribution_of(keras, settings).scope())
         yield
-        leave_together(rank, collectives, jax.distributed.shutdown)
+        leave_together(communicator, jax.distributed.shutdown)
 
 
 def check_backend(backend: str) -> None:

@@ -45,13 +45,13 @@ class Star:
     """The collective calls of a worker, over rank 0."""
 
     def __init__(self, rank: int, connections: Sequence[Connection]) -> None:
-        self._rank = rank
+        self.rank = rank
         self._connections = connections  # rank 0: to all others; others: to rank 0
 
     def all_reduce(self, arrays: Sequence[Any], op: str = "mean") -> list[Any]:
         function = {"mean": np.mean, "sum": np.sum, "min": np.min, "max": np.max}[op]
         own = [np.asarray(array) for array in arrays]
-        if self._rank:
+        if self.rank:
             self._connections[0].send(own)
             return self._connections[0].recv()
         every = [own, *(connection.recv() for connection in self._connections)]
@@ -61,7 +61,7 @@ class Star:
 
     def broadcast(self, arrays: Sequence[Any], root: int = 0) -> list[Any]:
         assert root == 0
-        if self._rank:
+        if self.rank:
             return self._connections[0].recv()
         for connection in self._connections:
             connection.send(list(arrays))
@@ -95,12 +95,7 @@ class Worker:
         """Enter the strategy, as a trial of several workers does; one worker needs none."""
         if self.size == 1:
             return contextlib.nullcontext()
-        return mirrored(
-            settings or Mirrored(),
-            rank=self.rank,
-            members=self.members,
-            collectives=self.collectives,
-        )
+        return mirrored(settings or Mirrored(), self.collectives, members=self.members)
 
     @contextlib.contextmanager
     def connected(self, strategy: Strategy) -> Iterator[Communicator]:

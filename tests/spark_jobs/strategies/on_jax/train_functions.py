@@ -27,12 +27,7 @@ def entered(worker: Worker, settings: Jax | None = None) -> Any:
     """Enter the strategy, as a trial of several workers does; one worker needs none."""
     if worker.size == 1:
         return contextlib.nullcontext()
-    return on_jax(
-        settings or Jax(),
-        rank=worker.rank,
-        members=worker.members,
-        collectives=worker.collectives,
-    )
+    return on_jax(settings or Jax(), worker.collectives, members=worker.members)
 
 
 def of_large_batches(worker: Worker) -> dict[str, Any]:
