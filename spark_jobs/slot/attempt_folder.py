@@ -16,7 +16,7 @@ from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.trial.events.event_file import EventFile
 
 _MODE = os.R_OK | os.W_OK | os.X_OK
-_TRIES = 3  # other trials may change the folders above meanwhile
+_TRIES = 4  # other trials may change the folders above meanwhile
 
 
 class FolderChanged(Exception):
@@ -24,7 +24,7 @@ class FolderChanged(Exception):
 
 
 def write_below(top: Path, folder: Path, write: Callable[[], None]) -> None:
-    """Write to a folder; if that fails, create the folder again and write once more.
+    """Write to a folder, which is created before each of up to four tries if it is missing.
 
     Args:
         top: A folder above `folder` that is never created; without it, the run is gone.
@@ -34,7 +34,7 @@ def write_below(top: Path, folder: Path, write: Callable[[], None]) -> None:
     Raises:
         OSError: The folder cannot be written to.
     """
-    for _ in range(_TRIES):
+    for _ in range(_TRIES - 1):
         with contextlib.suppress(OSError):
             make_again(top, folder)
             return write()
