@@ -1,4 +1,4 @@
-"""The base of searches with a given number of trials, which begin with the user's points."""
+"""The bases of searches with a given number of trials."""
 
 from __future__ import annotations
 
@@ -12,25 +12,19 @@ from search.space.tried import NONE_LEFT, Tried
 from search.trial import Trial
 
 
-class CountedSearch(ABC):
-    """A `Searcher` of `samples` trials; the first ones are the user's points.
+class BudgetedSearch:
+    """A `Searcher` of at most a given number of trials.
 
     Args:
-        problem: The problem to search. `samples` is required.
+        budget: The number of trials.
 
     Attributes:
-        total: The number of trials; fewer than `samples` where the space is too small.
-
-    Raises:
-        InvalidArgument: No `samples`, or more points than `samples`.
+        total: The number of trials; fewer than `budget` where the space is too small.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self._samples = samples_of(problem)
-        self.total = self._samples
-        check_points(problem.points, self.total, "samples")
-        self._space = problem.space
-        self._points = problem.points
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self.total = budget
         self._asked = 0  # trials handed out, in all
 
     @property
@@ -40,8 +34,29 @@ class CountedSearch(ABC):
 
     @property
     def exhausted(self) -> str | None:
-        """Why there are fewer trials than `samples`; None if there are not."""
-        return NONE_LEFT if self.total < self._samples else None
+        """Why there are fewer trials than the budget; None if there are not."""
+        return NONE_LEFT if self.total < self._budget else None
+
+    def _try_each_once(self, tried: Tried, given: int) -> None:
+        """Limit the trials to those that the user gave and the configurations not yet tried."""
+        self.total = given + tried.left(self.total - given)
+
+
+class CountedSearch(BudgetedSearch, ABC):
+    """A `Searcher` of `samples` trials; the first ones are the user's points.
+
+    Args:
+        problem: The problem to search. `samples` is required.
+
+    Raises:
+        InvalidArgument: No `samples`, or more points than `samples`.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(samples_of(problem))
+        check_points(problem.points, self.total, "samples")
+        self._space = problem.space
+        self._points = problem.points
 
     def ask(self) -> Trial | None:
         """Return the next trial, the user's points first; None after the last."""
@@ -55,11 +70,6 @@ class CountedSearch(ABC):
         trial = Trial(self._asked, params)
         self._asked += 1
         return trial
-
-    def _try_each_once(self, tried: Tried) -> None:
-        """Limit the trials to the user's points and the configurations that were not tried."""
-        given = len(self._points)
-        self.total = given + tried.left(self.total - given)
 
     @abstractmethod
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -27,7 +27,7 @@ class RandomSearch(CountedSearch):
         super().__init__(problem)
         self._rng = problem.rng
         self._tried = Tried(self._space, self._rng, problem.given)
-        self._try_each_once(self._tried)
+        self._try_each_once(self._tried, len(self._points))
 
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         if given is not None:
@@ -47,7 +47,7 @@ class RandomSearch(CountedSearch):
         if trial.id != self._asked or not repeated:
             return self.ask()
         random_point(self._space, self._rng)  # as when it was recorded
-        self.total = min(self.total + 1, self._samples)
+        self.total = min(self.total + 1, self._budget)
         self._asked += 1
         return trial
 

@@ -130,7 +130,7 @@ class AdaptedSearch(CountedSearch):
     @property
     def exhausted(self) -> str | None:
         """Why there are fewer trials than `samples`; None if there are not."""
-        return _PROPOSES_NO_MORE if self.total < self._samples else None
+        return _PROPOSES_NO_MORE if self.total < self._budget else None
 
     def ask(self) -> Trial | None:
         """Return the next trial; None while `most_in_flight` trials are in flight."""

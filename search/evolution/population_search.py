@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from deap import base, tools
 
+from search.counted import BudgetedSearch
 from search.direction import Direction, Goal
 from search.searcher import Selection
 from search.space.spaces import Space
-from search.space.tried import NONE_LEFT, Tried
 from search.trial import Outcome, Trial
 
 
@@ -68,7 +68,7 @@ class Individual(list[float]):
 IndividualT = TypeVar("IndividualT", bound=Individual)
 
 
-class PopulationSearch(ABC, Generic[IndividualT]):
+class PopulationSearch(BudgetedSearch, ABC, Generic[IndividualT]):
     """A `Searcher` with a population of `popsize` individuals, for some generations.
 
     Trial number i belongs to generation `i // popsize`. The last generation may be smaller: a space
@@ -94,12 +94,11 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         generations: int,
         share: str,
     ) -> None:
+        super().__init__(popsize * (generations + 1))
         self._space = space
         self._goal = direction
         self.popsize = popsize
         self.generations = generations
-        self._budget = popsize * (generations + 1)
-        self.total = self._budget
         self._statistics = _statistics(direction)
         self._share = share
         self.logbook = tools.Logbook()
@@ -110,18 +109,7 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         self.hall_of_fame = fame
         self._population: list[IndividualT] = []
         self.selections: list[Selection] = []
-        self._asked = 0  # trials handed out, in all
         self._in_flight: dict[int, IndividualT] = {}
-
-    @property
-    def finished(self) -> bool:
-        """Whether all trials were handed out."""
-        return self._asked >= self.total
-
-    @property
-    def exhausted(self) -> str | None:
-        """Why there are fewer trials than `popsize * (generations + 1)`; None if there are not."""
-        return NONE_LEFT if self.total < self._budget else None
 
     @property
     def population(self) -> list[dict[str, Any]]:
@@ -158,10 +146,6 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         assert candidate.trial is not None, "`ask` returned it"
         held = None if holder is None else holder.trial
         self.selections.append(Selection(candidate.trial, accepted, held))
-
-    def _try_each_once(self, tried: Tried, given: int) -> None:
-        """Limit the trials to those that the user gave and the configurations not yet tried."""
-        self.total = given + tried.left(self.total - given)
 
     def _ends_generation(self, received: int) -> bool:
         """Return whether these are the candidates of a generation: `popsize`, or the last ones."""

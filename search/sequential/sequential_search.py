@@ -33,7 +33,7 @@ class SampledSearch(CountedSearch):
         super().__init__(problem)
         self._rng = problem.rng if rng is None else rng
         self._tried = Tried(self._space, self._rng, problem.given, repeats=repeats)
-        self._try_each_once(self._tried)
+        self._try_each_once(self._tried, len(self._points))
         self._in_flight: dict[int, list[float]] = {}  # the point of each trial
 
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
