@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from search.direction import Direction
 from search.stopping.rules import AnyOf, RuleJudge, StoppingRule
@@ -27,7 +28,7 @@ class JudgesOfGroups:
         self._rules = rules
         self._direction = direction
         self._group_of = group_of
-        self._judges: dict[str, list[RuleJudge]] = {}
+        self._judges: dict[str, list[RuleJudge[Any]]] = {}
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
         """Take in a report; return why the trial is to stop, or None."""
@@ -42,7 +43,7 @@ class JudgesOfGroups:
         estimates = (judge.estimate(trial) for judge in self._of(trial))
         return next((value for value in estimates if value is not None), None)
 
-    def _of(self, trial: int) -> list[RuleJudge]:
+    def _of(self, trial: int) -> list[RuleJudge[Any]]:
         group = self._group_of(trial)
         if group not in self._judges:
             self._judges[group] = [rule.start(self._direction) for rule in self._rules]

@@ -8,10 +8,11 @@ from bisect import insort
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from search.checks import check_integer, check_number, make_plain
 from search.direction import Direction
-from search.stopping.rules import Judge, RuleJudge, StoppingRule, median
+from search.stopping.rules import RuleJudge, StoppingRule, median
 from search.trial import Status
 
 _LEAST_VARIANCES = 2
@@ -68,7 +69,7 @@ class StudentRacing(Racing):
 
     p_threshold: float = 0.05
 
-    def start(self, direction: Direction) -> RuleJudge:
+    def start(self, direction: Direction) -> RuleJudge[Any]:
         """Return the judge of a search."""
         return _StudentJudge(self, direction)
 
@@ -92,12 +93,12 @@ class WilcoxonRacing(Racing):
 
     p_threshold: float = 0.1
 
-    def start(self, direction: Direction) -> RuleJudge:
+    def start(self, direction: Direction) -> RuleJudge[Any]:
         """Return the judge of a search."""
         return _WilcoxonJudge(self, direction)
 
 
-class _RacingJudge(Judge[Racing]):
+class _RacingJudge(RuleJudge[Racing]):
     def __init__(self, rule: Racing, direction: Direction) -> None:
         super().__init__(rule, direction)
         self._merits: dict[int, dict[int, float]] = {}  # of running trials, by step

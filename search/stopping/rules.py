@@ -52,22 +52,12 @@ class StoppingJudge(Protocol):
         """
 
 
-class RuleJudge(StoppingJudge, Protocol):
-    """The judge of a stopping rule."""
-
-    def estimate(self, trial: int) -> float | None:
-        """Return the value that a stopped trial would have had, until `ended` is called.
-
-        None where its own value counts.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class StoppingRule(ABC):
     """The base of all stopping rules, which have no state and are equal if their arguments are."""
 
     @abstractmethod
-    def start(self, direction: Direction) -> RuleJudge:
+    def start(self, direction: Direction) -> RuleJudge[Any]:
         """Return the judge of a search with this direction."""
 
     def to_json(self) -> dict[str, Any]:
@@ -107,7 +97,7 @@ class MedianStopping(StoppingRule):
         check_integer("n_warmup_steps", self.n_warmup_steps, 0)
         check_integer("interval_steps", self.interval_steps, 1)
 
-    def start(self, direction: Direction) -> RuleJudge:
+    def start(self, direction: Direction) -> RuleJudge[Any]:
         """Return the judge of a search."""
         return _MedianJudge(self, direction)
 
@@ -144,7 +134,7 @@ class SuccessiveHalving(StoppingRule):
         check_integer("reduction_factor", self.reduction_factor, 2)
         check_integer("min_early_stopping_rate", self.min_early_stopping_rate, 0)
 
-    def start(self, direction: Direction) -> RuleJudge:
+    def start(self, direction: Direction) -> RuleJudge[Any]:
         """Return the judge of a search."""
         return _HalvingJudge(self, direction)
 
@@ -180,7 +170,7 @@ class Threshold(StoppingRule):
             raise InvalidArgument("Threshold", "lower at most upper", got)
         check_integer("n_warmup_steps", self.n_warmup_steps, 0)
 
-    def start(self, direction: Direction) -> RuleJudge:
+    def start(self, direction: Direction) -> RuleJudge[Any]:
         """Return the judge of a search."""
         return _ThresholdJudge(self, direction)
 
@@ -213,7 +203,7 @@ class Patience(StoppingRule):
             lambda delta: is_finite(delta) and delta >= 0,
         )
 
-    def start(self, direction: Direction) -> RuleJudge:
+    def start(self, direction: Direction) -> RuleJudge[Any]:
         """Return the judge of a search."""
         return _PatienceJudge(self, direction)
 
@@ -262,8 +252,8 @@ class AnyOf:
 RuleT = TypeVar("RuleT", bound=StoppingRule)
 
 
-class Judge(ABC, Generic[RuleT]):
-    """The base of all judges. They work with merits, see `Direction.merit`."""
+class RuleJudge(ABC, Generic[RuleT]):
+    """The base of the judges of all rules. They work with merits, see `Direction.merit`."""
 
     def __init__(self, rule: RuleT, direction: Direction) -> None:
         self._rule = rule
@@ -289,7 +279,10 @@ class Judge(ABC, Generic[RuleT]):
         self._forget(trial, status)
 
     def estimate(self, trial: int) -> float | None:
-        """Return None: the own value of a stopped trial counts."""
+        """Return the value that a stopped trial would have had, until `ended` is called.
+
+        None where its own value counts.
+        """
         return None
 
     def _number(self, merit: float) -> str:
@@ -314,7 +307,7 @@ def median(ascending: Sequence[float]) -> float:
     return ascending[(len(ascending) - 1) // 2] / 2 + ascending[len(ascending) // 2] / 2
 
 
-class _MedianJudge(Judge[MedianStopping]):
+class _MedianJudge(RuleJudge[MedianStopping]):
     def __init__(self, rule: MedianStopping, direction: Direction) -> None:
         super().__init__(rule, direction)
         self._best: dict[int, float] = {}
@@ -345,7 +338,7 @@ class _MedianJudge(Judge[MedianStopping]):
                 insort(self._finished.setdefault(interval, array("d")), merit)
 
 
-class _HalvingJudge(Judge[SuccessiveHalving]):
+class _HalvingJudge(RuleJudge[SuccessiveHalving]):
     def __init__(self, rule: SuccessiveHalving, direction: Direction) -> None:
         super().__init__(rule, direction)
         self._first = rule.min_resource * rule.reduction_factor**rule.min_early_stopping_rate
@@ -370,7 +363,7 @@ class _HalvingJudge(Judge[SuccessiveHalving]):
         self._reached.pop(trial, None)
 
 
-class _ThresholdJudge(Judge[Threshold]):
+class _ThresholdJudge(RuleJudge[Threshold]):
     def _judge(self, trial: int, step: int, merit: float) -> str | None:
         if step < self._rule.n_warmup_steps:
             return None
@@ -387,7 +380,7 @@ class _ThresholdJudge(Judge[Threshold]):
         """Do nothing: no data is kept."""
 
 
-class _PatienceJudge(Judge[Patience]):
+class _PatienceJudge(RuleJudge[Patience]):
     def __init__(self, rule: Patience, direction: Direction) -> None:
         super().__init__(rule, direction)
         self._best: dict[int, tuple[float, int]] = {}  # best merit, and reports since
