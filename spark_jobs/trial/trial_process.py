@@ -126,8 +126,6 @@ def evaluate(
     folder: Path,
     link: Link | None = None,
     started: float | None = None,
-    *,
-    limit: float | None = None,
 ) -> Outcome:
     """Call the train function; any result or error becomes an outcome.
 
@@ -140,14 +138,11 @@ def evaluate(
         folder: The folder for the files of the train function.
         link: The link to the supervisor. Default: none.
         started: Start of the trial, by `time.monotonic`. Default: now.
-        limit: Seconds for all workers of a gang to listen and to connect. Default: more if they may
-            copy a checkpoint before, or import.
     """
     trial, started = attempt.trial, time.monotonic() if started is None else started
-    if limit is None:
-        is_new = attempt.number == 1 and trial.parent is None
-        is_forked = program.start_method == "fork"  # else it imports before
-        limit = time_limits.CONNECT_FIRST if is_new and is_forked else time_limits.CONNECT
+    is_new = attempt.number == 1 and trial.parent is None  # else it may copy a checkpoint before
+    is_forked = program.start_method == "fork"  # else it imports before
+    limit = time_limits.CONNECT_FIRST if is_new and is_forked else time_limits.CONNECT
     seed_random_numbers(program.seed, trial.id)
     running = _context_of(program, attempt, folder, link or NoLink())
     try:

@@ -26,8 +26,6 @@ from spark_jobs.trial import trial_process
 from spark_jobs.trial.context import TrialContext, entered
 from spark_jobs.trial.trial_process import Program, evaluate
 
-LIMIT = 60.0
-
 
 def attempts(size=2):
     """Return the attempt of each member of a gang, whose ports are free."""
@@ -44,10 +42,10 @@ def attempts(size=2):
     return [Attempt(Trial(0, {"x": 1.0}), 1, gang) for gang in gangs]
 
 
-def member(function, attempt, folder, limit, start_method="fork"):
+def member(function, attempt, folder, start_method="fork"):
     """Evaluate an attempt in this process."""
     program = Program(function=function, key=None, direction="max", start_method=start_method)
-    return evaluate(program, attempt, folder, limit=limit)
+    return evaluate(program, attempt, folder)
 
 
 _MEMBER = f"""
@@ -86,7 +84,7 @@ def outcomes(processes, tmp_path):
     def evaluated(function):
         pickled = cloudpickle.dumps(function)
         for process, attempt in zip(processes, attempts(), strict=True):
-            pickle.dump((pickled, attempt, tmp_path, LIMIT), process.stdin)
+            pickle.dump((pickled, attempt, tmp_path), process.stdin)
             process.stdin.flush()
         return [pickle.load(process.stdout) for process in processes]
 
@@ -137,7 +135,7 @@ def test_a_worker_has_longer_to_listen_if_it_may_copy_a_checkpoint_or_imports(
     monkeypatch.setattr(time_limits, "CONNECT_FIRST", 0.1)
     monkeypatch.setattr(time_limits, "CONNECT", 0.2)
     attempt = Attempt(trial, number, attempts()[0].gang)
-    outcome = member(b"", attempt, tmp_path, None, start_method)
+    outcome = member(b"", attempt, tmp_path, start_method)
     assert outcome.error.kind == "machine"
     assert f"within {seconds} s (Connection refused)" in outcome.error.message
 
@@ -163,9 +161,12 @@ def test_different_calls_are_the_train_functions_error(outcomes):
     )
 
 
-def test_a_worker_that_never_comes_is_the_machines_failure_before_anything_is_unpickled(tmp_path):
+def test_a_worker_that_never_comes_is_the_machines_failure_before_anything_is_unpickled(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(time_limits, "CONNECT_FIRST", 0.1)
     attempt, _ = attempts()
-    outcome = member(b"no pickle", attempt, tmp_path, 0.1)
+    outcome = member(b"no pickle", attempt, tmp_path)
     host, other = "127.0.0.1", re.escape(attempt.gang.members[1])
     assert outcome.error.kind == "machine"
     assert outcome.error.unreached
@@ -181,7 +182,7 @@ def test_a_port_that_another_program_has_is_the_machines_failure(tmp_path):
     attempt, _ = attempts()
     host, port = attempt.gang.members[0].split(":")
     with socket.create_server((host, int(port))):
-        outcome = member(b"no pickle", attempt, tmp_path, LIMIT)
+        outcome = member(b"no pickle", attempt, tmp_path)
     assert outcome.error.kind == "machine"
     assert not outcome.error.unreached
     assert outcome.error.message == (
@@ -199,7 +200,7 @@ def test_a_host_that_can_start_no_further_thread_is_the_machines_failure(tmp_pat
     starts = threading.Thread.start
     monkeypatch.setattr(threading.Thread, "start", start)
     attempt, _ = attempts()
-    outcome = member(b"no pickle", attempt, tmp_path, LIMIT)
+    outcome = member(b"no pickle", attempt, tmp_path)
     assert outcome.error.kind == "machine"
     assert not outcome.error.unreached
     expected = f"worker 0 at {attempt.gang.members[0]} cannot connect (can't start new thread)"
