@@ -82,7 +82,7 @@ def warm_up(
 
 def _run(session: Session, function: Callable[..., Any], settings: Settings) -> None:
     """Run a job that prepares workers, one per slot, and wait for its end."""
-    there = settings.parallelism or session.present_slots(tick=lambda: None)
+    there = settings.parallelism or session.present_slots()
     slots = min(there or session.task_slots(), _MOST_SLOTS)
     limit = settings.startup_timeout
     with session.job(function, slots, f"warm-up-{secrets.token_hex(8)}") as job:

@@ -298,8 +298,7 @@ class Examiner:
 
     def _slots(self) -> int:
         """Return the number of slots of the present executors; if unknown, all that may come."""
-        # With a tick it waits for executors that register after the session has started.
-        there = self.session.present_slots(tick=lambda: None)
+        there = self.session.present_slots()
         return min(self.session.task_slots(), _MOST_SLOTS) if there is None else there
 
     def _failing_hosts(self) -> list[Finding]:

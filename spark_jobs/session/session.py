@@ -354,15 +354,13 @@ class Session(abc.ABC):
         """Return the number of processors that Spark counts here; 0 if it runs elsewhere."""
         return len(os.sched_getaffinity(0)) if self.on_this_host else 0
 
-    def present_slots(self, tick: Callable[[], None] | None = None) -> int | None:
+    def present_slots(self) -> int | None:
         """Return how many tasks the present executors can run at once.
 
-        None if these are unknown, as in Spark Connect with dynamic allocation.
-
-        Args:
-            tick: As in `task_slots`.
+        Waits until those of a new session have registered. None if they are unknown, as in Spark
+        Connect with dynamic allocation.
         """
-        slots = self.task_slots(tick)
+        slots = self.task_slots(lambda: None)
         if not self._is_on("spark.dynamicAllocation.enabled"):
             return slots
         there = self.cluster().tasks(self.task_needs)

@@ -10,11 +10,6 @@ from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings
 
 
-def test_executors_that_register_after_the_session_has_started_are_waited_for():
-    session = SimpleNamespace(present_slots=lambda tick=None: 1 if tick is None else 6)
-    assert Examiner(session=session, timeout=1.0)._slots() == 6
-
-
 def without_gpus(*asked):
     raise InvalidArgument("gpus_per_trial", "none, as no executor has GPUs", "1")
 

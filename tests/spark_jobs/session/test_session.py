@@ -332,9 +332,9 @@ def test_the_settings_of_a_stopped_context_count_no_more(sparks):
     ("dynamic", "there", "slots"),
     [(False, 3, 2**31), (True, 3, 3), (True, 0, 1), (True, None, None)],
 )
-def test_present_slots_are_not_those_that_spark_may_add(dynamic, there, slots):
+def test_present_slots_are_waited_for_and_are_not_those_that_spark_may_add(dynamic, there, slots):
     session = SimpleNamespace(
-        task_slots=lambda tick: 2**31,
+        task_slots=lambda tick=None: 1 if tick is None else 2**31,
         _is_on=lambda name: dynamic,
         cluster=lambda: SimpleNamespace(tasks=lambda needs: there),
         task_needs=None,
