@@ -34,11 +34,11 @@ from spark_jobs.doctor.checks import (
 )
 from spark_jobs.doctor.facts import Found, Gpus, Met, RoundTrip
 from spark_jobs.doctor.installed import software
-from spark_jobs.doctor.meeting import held_ports, meet
+from spark_jobs.doctor.meeting import meet
 from spark_jobs.handover import Lent
 from spark_jobs.installed import is_installed
 from spark_jobs.messages import Hello, SlotId, encode
-from spark_jobs.slot.gang.held_ports import Ports
+from spark_jobs.slot.gang.held_ports import HeldPorts, Ports
 from spark_jobs.slot.gpus.devices import host_gpus, trial_environment
 from spark_jobs.slot.host import executor_argument, host_name
 from spark_jobs.slot.problems import PROBLEM, import_problem
@@ -256,7 +256,9 @@ def _first(key: str, name: str) -> Iterator[bool]:
 
 def _meet(channel: ChannelClient, examination: Examination, own: OwnAddress) -> Met | None:
     """Wait for the other slots, and connect to some of them; None if this slot is not to do so."""
-    with held_ports(examination.worker_ports, own) as held:
+    ports = examination.worker_ports
+    holding = None if ports is None else contextlib.closing(HeldPorts(own, ports))
+    with holding or contextlib.nullcontext() as held:
         attempt = None
         with contextlib.suppress(ChannelLost):  # others find out about the driver
             attempt = channel.next(address=None if held is None else held.address)

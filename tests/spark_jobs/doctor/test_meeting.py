@@ -9,8 +9,8 @@ import pytest
 
 from experiment.diagnosis.gathering import attempts_of
 from spark_jobs.addresses import OwnAddress
-from spark_jobs.doctor.meeting import held_ports, meet
-from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS
+from spark_jobs.doctor.meeting import meet
+from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS, HeldPorts
 from spark_jobs.trial.gang_connections import NotConnected
 
 HERE = OwnAddress(socket.AF_INET, "127.0.0.1")
@@ -21,7 +21,7 @@ def held():
     """The ports of three slots."""
     with contextlib.ExitStack() as stack:
         yield {
-            f"{number}.0.0": stack.enter_context(held_ports(DEFAULT_PORTS, HERE))
+            f"{number}.0.0": stack.enter_context(contextlib.closing(HeldPorts(HERE, DEFAULT_PORTS)))
             for number in (1, 2, 3)
         }
 
@@ -48,11 +48,6 @@ def test_a_slot_that_cannot_be_reached_is_named_with_its_port_and_what_to_open(h
         str(refused.value),
     )
     assert said[1] in others
-
-
-def test_without_a_range_no_ports_are_held():
-    with held_ports(None, HERE) as held:
-        assert held is None
 
 
 def test_one_slot_of_each_host_takes_part_and_two_where_there_is_one_host(held):
