@@ -106,11 +106,6 @@ class RegularizedEvolutionSearch(SampledSearch):
         self._take_known(problem.known)
         self._random = settings.popsize - len(self._population)  # trials before the first mutant
 
-    @property
-    def population(self) -> list[dict[str, Any]]:
-        """The hyperparameters of each member of the population, the oldest first."""
-        return [self._space.decode(member.point) for member in self._population]
-
     def _propose(self) -> list[float]:
         if self._asked < self._random or len(self._population) < self._tournament:
             return random_point(self._space, self._rng)
