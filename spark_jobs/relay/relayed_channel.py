@@ -83,11 +83,6 @@ class RelayedChannel(SlotChannel):
             if self._direct is not None:
                 self._direct.__exit__()
 
-    @property
-    def is_relayed(self) -> bool:
-        """Whether messages go through the relay."""
-        return self._direct is None
-
     def _ask(self, call: Call, request: bytes, longer: float = 0.0) -> tuple[bytes, str]:
         if len(request) > LARGEST_MESSAGE:
             raise ChannelRefused("the driver refuses: RESOURCE_EXHAUSTED")

@@ -25,6 +25,11 @@ from tests.spark_jobs.slot.running import alive
 _START = "spark_jobs.relay.start"
 
 
+def is_relayed(channel: RelayedChannel) -> bool:
+    """Return whether a slot's messages go through the relay."""
+    return channel._direct is None
+
+
 class Here:
     """A relay in a thread of this process."""
 

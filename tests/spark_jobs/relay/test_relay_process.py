@@ -30,7 +30,7 @@ from tests.spark_jobs.channel.channel_contract import (
     Working,
     wait_until,
 )
-from tests.spark_jobs.relay.relays import host_in
+from tests.spark_jobs.relay.relays import host_in, is_relayed
 
 LOOPBACK = "127.0.0.1"
 _LONG = 120.0  # seconds; only keeps a busy host from failing a test
@@ -77,7 +77,7 @@ def test_the_slots_of_an_executor_start_one_relay_together(host):
         channels = list(pool.map(lambda n: host.channel(server.address, f"1.{n}.0"), range(6)))
         (relay,) = host.running()
         assert all(channel.next() == ATTEMPT for channel in channels)
-        assert all(channel.is_relayed for channel in channels)
+        assert all(is_relayed(channel) for channel in channels)
         assert stat.S_IMODE(host.folder.stat().st_mode) == 0o700
         assert server.address.token not in " ".join(relay.cmdline())
         assert server.address.token not in str(relay.environ())
@@ -115,7 +115,7 @@ def test_slots_of_a_relay_that_is_lost_go_on_by_themselves(host, monkeypatch, en
         (relay,) = host.running()
         relay.send_signal(end)
         wait_until(lambda: len(handler.outcomes) == 2)
-        assert not slot.is_relayed
+        assert not is_relayed(slot)
         handler.has_work = True
         server.call(lambda: None)
         assert answer.result(timeout=_LONG) == ATTEMPT
@@ -147,7 +147,7 @@ def test_a_relay_that_died_is_replaced_for_later_slots(host):
             wait_until(lambda: not host.running())
             with host.channel(server.address, "1.1.0") as other:
                 assert (slot.next(), other.next()) == (ATTEMPT, ATTEMPT)
-                assert (slot.is_relayed, other.is_relayed) == (False, True)
+                assert (is_relayed(slot), is_relayed(other)) == (False, True)
 
 
 def test_a_relay_ends_with_the_jvm(host):
@@ -176,7 +176,7 @@ def test_a_relay_stays_when_the_slot_that_started_it_was_killed(host):
                 os.killpg(first.pid, signal.SIGKILL)
                 first.wait()
                 assert slot.next() == ATTEMPT
-                assert slot.is_relayed
+                assert is_relayed(slot)
                 assert host.running() == [relay]
 
 

@@ -31,7 +31,7 @@ from tests.spark_jobs.channel.channel_contract import (
     Working,
     wait_until,
 )
-from tests.spark_jobs.relay.relays import Here
+from tests.spark_jobs.relay.relays import Here, is_relayed
 
 LOOPBACK = "127.0.0.1"
 
@@ -82,7 +82,7 @@ def test_all_slots_share_one_connection_to_the_driver():
                 answers = [pool.submit(slot.next, 2, OUTCOME) for slot in slots]
                 assert all(slot.report(ATTEMPT, REPORTS) == Heard() for slot in slots)
                 assert all(answer.result() == ATTEMPT for answer in answers)
-            assert all(slot.is_relayed for slot in slots)
+            assert all(is_relayed(slot) for slot in slots)
         assert proxy.connected == 1
     assert len(handler.outcomes) == 8
 
@@ -99,7 +99,7 @@ def test_an_outcome_survives_an_outage_between_relay_and_driver():
         assert not answer.done()
         proxy.forward()
         assert answer.result(timeout=120) == ATTEMPT
-        assert slot.is_relayed
+        assert is_relayed(slot)
     assert set(handler.outcomes) == {0.5}
 
 
@@ -113,7 +113,7 @@ def test_a_relay_that_does_not_reach_the_driver_for_long_is_left(monkeypatch):
         for _ in range(2):
             with pytest.raises(ChannelLost):
                 slot.report(ATTEMPT, REPORTS)
-        assert not slot.is_relayed
+        assert not is_relayed(slot)
         proxy.forward()
         assert slot.next(2, OUTCOME) == ATTEMPT
     assert set(handler.outcomes) == {0.5}
@@ -276,7 +276,7 @@ def test_a_slot_that_leaves_its_relay_says_why(capfd):
         with relay.connect("1.0.0") as slot:
             slot._lanes["Next"].packets._connection.shutdown(socket.SHUT_RDWR)
             assert slot.next() == ATTEMPT
-            assert not slot.is_relayed
+            assert not is_relayed(slot)
     assert "relay lost: [Errno 32] Broken pipe; connecting" in capfd.readouterr().err
 
 
