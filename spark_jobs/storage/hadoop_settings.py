@@ -52,18 +52,17 @@ class HadoopSettings(msgspec.Struct, frozen=True):
     tokens: dict[str, str] = {}
 
     @classmethod
-    def of_files(cls, folder: str | os.PathLike[str] | None = None) -> Self:
+    def of_files(cls) -> Self:
         """Return the settings of a process without Spark, as Hadoop's own client reads them.
 
-        Args:
-            folder: The folder of core-site.xml and hdfs-site.xml, either of which may be missing;
-                Default: HADOOP_CONF_DIR, if it is set.
+        They are in core-site.xml and hdfs-site.xml, either of which may be missing, in the folder
+        HADOOP_CONF_DIR, if that is set.
 
         Raises:
             InvalidArgument: A file is no Hadoop configuration, or cannot be read.
         """
         found: dict[str, str] = {}
-        if folder := folder or os.environ.get("HADOOP_CONF_DIR"):
+        if folder := os.environ.get("HADOOP_CONF_DIR"):
             for name in ("core-site.xml", "hdfs-site.xml"):
                 found |= _properties(Path(folder, name))
         return cls.of_client(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -115,7 +114,7 @@ def test_an_invented_token_is_not_believed(secured, folder, driver):
 
 
 def test_a_process_without_spark_uses_its_ticket(secured, folder):
-    settings = HadoopSettings.of_files(os.environ["HADOOP_CONF_DIR"])
+    settings = HadoopSettings.of_files()
     assert settings.is_secured
     assert lines(folder, settings) == sorted(LINES)
     code = f"import experiment; print(len(experiment.data.local_copy({folder!r})))"

@@ -224,41 +224,51 @@ def write(folder, name, **properties):
     (folder / name).write_text(f"<?xml version='1.0'?><configuration>{entries}</configuration>")
 
 
-def test_both_files_of_the_configuration_are_read(tmp_path):
-    write(tmp_path, "core-site.xml", fs_defaultFS="hdfs://ours", io_file="4096")
-    write(tmp_path, "hdfs-site.xml", dfs_nameservices=" ours\n", dfs_ha_namenodes_ours="nn1")
-    assert HadoopSettings.of_files(tmp_path).values == {
+@pytest.fixture
+def configured(tmp_path, monkeypatch):
+    """The folder of Hadoop's configuration."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_both_files_of_the_configuration_are_read(configured):
+    write(configured, "core-site.xml", fs_defaultFS="hdfs://ours", io_file="4096")
+    write(configured, "hdfs-site.xml", dfs_nameservices=" ours\n", dfs_ha_namenodes_ours="nn1")
+    assert HadoopSettings.of_files().values == {
         "fs.defaultFS": "hdfs://ours",
         "dfs.nameservices": "ours",
         "dfs.ha.namenodes.ours": "nn1",
     }
 
 
-def test_a_value_may_name_another_property(tmp_path):
-    write(tmp_path, "core-site.xml", fs_defaultFS="hdfs://${host}:${port}", host="nn")
-    assert HadoopSettings.of_files(tmp_path).values == {"fs.defaultFS": "hdfs://nn:${port}"}
+def test_a_value_may_name_another_property(configured):
+    write(configured, "core-site.xml", fs_defaultFS="hdfs://${host}:${port}", host="nn")
+    assert HadoopSettings.of_files().values == {"fs.defaultFS": "hdfs://nn:${port}"}
 
 
-def test_missing_files_are_an_empty_configuration(tmp_path):
-    assert HadoopSettings.of_files(tmp_path).values == {}
-    assert HadoopSettings.of_files(tmp_path / "missing").values == {}
+def test_missing_files_are_an_empty_configuration(configured, monkeypatch):
+    assert HadoopSettings.of_files().values == {}
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(configured / "missing"))
+    assert HadoopSettings.of_files().values == {}
 
 
-def test_the_user_is_that_of_hadoop_or_of_the_system(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("configured")
+def test_the_user_is_that_of_hadoop_or_of_the_system(monkeypatch):
     monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
-    assert HadoopSettings.of_files(tmp_path).user == getpass.getuser()
+    assert HadoopSettings.of_files().user == getpass.getuser()
     monkeypatch.setenv("HADOOP_USER_NAME", "alice")
-    assert HadoopSettings.of_files(tmp_path).user == "alice"
+    assert HadoopSettings.of_files().user == "alice"
 
 
+@pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize("error", [KeyError("uid not found"), OSError("no name")])
-def test_a_user_without_a_name_has_none(tmp_path, monkeypatch, error):
+def test_a_user_without_a_name_has_none(monkeypatch, error):
     def fail():
         raise error
 
     monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
     monkeypatch.setattr(getpass, "getuser", fail)
-    assert HadoopSettings.of_files(tmp_path).user == ""
+    assert HadoopSettings.of_files().user == ""
 
 
 HOSTILE = """<!DOCTYPE c [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>
@@ -278,12 +288,12 @@ OUTSIDE = (
         (OUTSIDE, "a document type"),
     ],
 )
-def test_an_invalid_configuration_is_refused_in_one_sentence(tmp_path, text, got):
-    (tmp_path / "hdfs-site.xml").write_text(text)
+def test_an_invalid_configuration_is_refused_in_one_sentence(configured, text, got):
+    (configured / "hdfs-site.xml").write_text(text)
     with pytest.raises(InvalidArgument) as caught:
-        HadoopSettings.of_files(tmp_path)
+        HadoopSettings.of_files()
     message = str(caught.value)
-    assert message.startswith(f"{tmp_path}/hdfs-site.xml: expected a Hadoop configuration")
+    assert message.startswith(f"{configured}/hdfs-site.xml: expected a Hadoop configuration")
     assert got in message
     assert "\n" not in message
 
