@@ -59,7 +59,6 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             generations=settings.generations,
             share="acceptance",
         )
-        self._rng = problem.rng
         self.toolbox = make_toolbox(
             len(problem.space), settings, direction=self._direction, rng=problem.rng
         )

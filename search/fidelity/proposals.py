@@ -124,12 +124,7 @@ class Modelled:
     Trials in flight count as if they had the value that the model expects. Otherwise it is the
     model of `BayesianSearch`.
 
-    Args:
-        space: The search space.
-        direction: Direction of the objective.
-        rungs: The number of rungs.
-        tried: The tried configurations.
-        rng: The generator; whoever owns it may seed it before each proposal.
+    Arguments as for `Evolved`.
     """
 
     def __init__(
