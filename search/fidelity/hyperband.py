@@ -107,8 +107,8 @@ class HyperbandSearch:
 
     There is no barrier. A free slot gets, in this order: a trial that will be among the best of its
     rung however the others end; a new configuration, also of the next bracket; the best of a rung
-    so far, as in ASHA, so that it waits for no other trial. So with few slots the brackets are
-    those of Hyperband, and with many none waits while a rung has a trial to promote.
+    so far, as in ASHA, so that the slot waits for no other trial. So with few slots the brackets
+    are those of Hyperband, and with many no slot waits while a rung has a trial to promote.
 
     New configurations come from differential evolution as in DEHB, see `Evolved`, or from a
     Gaussian process, see `Modelled`. No configuration is proposed twice, except the user's points:
