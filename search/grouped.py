@@ -215,7 +215,7 @@ class GroupedSearch:
     def judge(self) -> StoppingJudge | None:
         """The judge that passes each report to the judge of the trial's group."""
         judged = any(judge_of(group.searcher) is not None for group in self._groups.values())
-        return _JudgeOfGroups(self._of) if judged else None
+        return _JudgeOfSearchers(self._of) if judged else None
 
     def ask(self) -> Trial | None:
         """Return a trial of the next group that has one; None while none has."""
@@ -283,7 +283,7 @@ class GroupedSearch:
         return msgspec.structs.replace(trial, id=len(self._of) - 1, params=params, parent=parent)
 
 
-class _JudgeOfGroups:
+class _JudgeOfSearchers:
     """Passes reports to the judge of the trial's group."""
 
     def __init__(self, of: Sequence[tuple[_Group, int]]) -> None:

@@ -35,7 +35,7 @@ from spark_jobs.cluster.task_needs import executor_gpus, is_local
 from spark_jobs.doctor.checks import DRIVERS_FILE, in_a_line, look_at_data
 from spark_jobs.doctor.examination import SCHEMA, Access, Examination, examination_function
 from spark_jobs.doctor.facts import Data, Found
-from spark_jobs.doctor.installed import known_modules, software
+from spark_jobs.doctor.software import known_modules, software
 from spark_jobs.handover import Lent, handover
 from spark_jobs.messages import encode
 from spark_jobs.session.session import Session

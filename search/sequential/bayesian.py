@@ -16,7 +16,7 @@ import numpy as np
 from search.checks import check_flag, make_plain
 from search.searcher import Problem, Searcher
 from search.sequential.promising import Promising
-from search.sequential.sequential_search import SampledSearch
+from search.sequential.sequential_search import SequentialSearch
 from search.space.domains import is_unordered
 from search.space.sampling import latin_hypercube, random_point
 from search.trial import Outcome, Trial
@@ -57,7 +57,7 @@ class BayesianOptimization:
         return {"type": "bayesian optimization", **asdict(self)}
 
 
-class BayesianSearch(SampledSearch):
+class BayesianSearch(SequentialSearch):
     """Bayesian optimisation with a Gaussian process, for tens to a few hundreds of costly trials.
 
     The first trials are `points`, then a Latin hypercube, until there are `DESIGN` configurations,

@@ -15,7 +15,7 @@ from typing import Any
 from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher, Selection
-from search.sequential.sequential_search import SampledSearch
+from search.sequential.sequential_search import SequentialSearch
 from search.space.domains import Domain, is_unordered
 from search.space.sampling import random_point
 from search.space.spaces import Space
@@ -71,7 +71,7 @@ class _Member:
     trial: int | None
 
 
-class RegularizedEvolutionSearch(SampledSearch):
+class RegularizedEvolutionSearch(SequentialSearch):
     """Regularised evolution without a barrier (Real et al. 2019, Algorithm 1).
 
     The population is the last `popsize` trials that ended with a value: each new one joins it, and

@@ -18,7 +18,7 @@ from search.checks import check_integer, check_number, make_plain
 from search.errors import InvalidArgument
 from search.searcher import Problem, Searcher
 from search.sequential.controller import Controller, Step
-from search.sequential.sequential_search import SampledSearch
+from search.sequential.sequential_search import SequentialSearch
 from search.space.spaces import Choice, Domain, Integer
 
 MOST_ACTIONS = 1000
@@ -63,7 +63,7 @@ class Reinforce:
         return {"type": "reinforce", **asdict(self)}
 
 
-class ReinforceSearch(SampledSearch):
+class ReinforceSearch(SequentialSearch):
     """REINFORCE with a baseline over sequences of choices (Williams 1992; Zoph and Le 2017).
 
     A configuration is a sequence of actions, one per active hyperparameter, parents before the

@@ -14,7 +14,7 @@ from search.space.tried import Tried
 from search.trial import Evaluated, Outcome
 
 
-class SampledSearch(CountedSearch):
+class SequentialSearch(CountedSearch):
     """A `CountedSearch` that always has another trial, whatever is in flight.
 
     No configuration except the user's points is tried twice, prior observations included: a space

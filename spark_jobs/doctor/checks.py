@@ -21,7 +21,7 @@ import psutil
 from spark_jobs.addresses import split_address
 from spark_jobs.channel.grpc_channel import Address, ChannelClient
 from spark_jobs.data.finding import examine_data
-from spark_jobs.doctor.facts import Data, DriverCall, RoundTrip, Space, TensorFlow
+from spark_jobs.doctor.facts import Data, DriverCall, Room, RoundTrip, TensorFlow
 from spark_jobs.messages import Hello
 from spark_jobs.storage.files import content_of
 from spark_jobs.storage.host_cache import HostCache
@@ -172,13 +172,13 @@ def look_at_data(path: str, settings: DataSettings) -> Data:
     )
 
 
-def room(settings: DataSettings) -> Space:
+def room(settings: DataSettings) -> Room:
     """Return the free memory, of the container if it has less, and the free space on disks."""
     scratch = spark_folder() or tempfile.gettempdir()
     cache = HostCache(settings.cache)
     memory = int(min(psutil.virtual_memory().available, free_bytes()))
     free = shutil.disk_usage(scratch).free
-    return Space(
+    return Room(
         memory=memory,
         scratch=free,
         cache=cache.room(),

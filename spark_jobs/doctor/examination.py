@@ -33,8 +33,8 @@ from spark_jobs.doctor.checks import (
     round_trip,
 )
 from spark_jobs.doctor.facts import Found, Gpus, Met, RoundTrip
-from spark_jobs.doctor.installed import software
 from spark_jobs.doctor.meeting import meet
+from spark_jobs.doctor.software import software
 from spark_jobs.handover import Lent
 from spark_jobs.installed import is_installed
 from spark_jobs.messages import Hello, SlotId, encode

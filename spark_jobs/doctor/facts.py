@@ -79,7 +79,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     copied: bool = True
 
 
-class Space(msgspec.Struct, frozen=True, kw_only=True):
+class Room(msgspec.Struct, frozen=True, kw_only=True):
     """The free space of a host, in bytes, and what the kernel does where memory is short.
 
     Attributes:
@@ -153,7 +153,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     driver: DriverCall | None = None
     folder: RoundTrip | None = None
     data: Data | None = None
-    space: Space | None = None
+    space: Room | None = None
     gpus: Gpus | None = None
     workers: Met | None = None
     kept: tuple[tuple[str, ...], ...] | None = None

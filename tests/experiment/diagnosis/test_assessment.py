@@ -15,9 +15,9 @@ from spark_jobs.doctor.facts import (
     Found,
     Gpus,
     Met,
+    Room,
     RoundTrip,
     Software,
-    Space,
     TensorFlow,
 )
 
@@ -34,7 +34,7 @@ SOUND = Found(
     driver=DriverCall(1000.0, 0.002),
     folder=RoundTrip(0.01, True),
     data=Data(files=3, bytes=4000, read=1000, seconds=0.1),
-    space=Space(
+    space=Room(
         memory=8 << 30,
         scratch=50 << 30,
         cache=20 << 30,
@@ -186,7 +186,7 @@ def test_data_larger_than_the_room_for_copies(copied, level):
 
 @pytest.mark.parametrize(("free", "level"), [(1 << 29, "red"), (2 << 30, "warning")])
 def test_a_full_disk(free, level):
-    space = Space(
+    space = Room(
         memory=8 << 30,
         scratch=free,
         cache=20 << 30,

@@ -12,11 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import spark_jobs
-from spark_jobs.doctor.installed import known_modules, software
+from spark_jobs.doctor.software import known_modules, software
 from tests import ROOT
 
 _OURS = {"experiment", "search", "spark_jobs"}
-_DIGEST = "from spark_jobs.doctor.installed import software; print(software(()).source)"
+_DIGEST = "from spark_jobs.doctor.software import software; print(software(()).source)"
 _LOADED = (
     "import sys, experiment, spark_jobs.slot.slot, spark_jobs.zygote.zygote; "
     "print(*[n for n in sys.modules if n.partition('.')[0] == 'search'])"
