@@ -183,7 +183,7 @@ class _CheckedJudge:
         with _failing(f"{self._name}.report()"):
             return self._judge.report(trial, step, value)
 
-    def ended(self, trial: int, status: Status = "finished") -> None:
+    def ended(self, trial: int, status: Status) -> None:
         """Pass the end of a trial to the judge."""
         with _failing(f"{self._name}.ended()"):
             self._judge.ended(trial, status)

@@ -294,7 +294,7 @@ class _JudgeOfSearchers:
         judge = judge_of(group.searcher)
         return None if judge is None else judge.report(number, step, value)
 
-    def ended(self, trial: int, status: Status = "finished") -> None:
+    def ended(self, trial: int, status: Status) -> None:
         group, number = self._of[trial]
         judge = judge_of(group.searcher)
         if judge is not None:

@@ -249,7 +249,7 @@ class _PrunerJudge:
                 self._reasons[trial] = f"step {step}: {self._name} has pruned it"
         return self._reasons.get(trial)
 
-    def ended(self, trial: int, status: Status = "finished") -> None:
+    def ended(self, trial: int, status: Status) -> None:
         """Ignore the end of a trial: the optimiser learns of its outcome."""
         self._last.pop(trial, None)
         self._reasons.pop(trial, None)

@@ -74,7 +74,7 @@ class Growth:
             curve = self._curves.setdefault(self._configurations[trial], {})
             curve[step] = self._direction.merit(value)
 
-    def ended(self, trial: int, status: Status = "finished") -> None:
+    def ended(self, trial: int, status: Status) -> None:
         """Ignore the end of a trial; see `reached`."""
 
     def reached(self, configuration: int, rung: int, score: float) -> None:

@@ -34,7 +34,7 @@ class JudgesOfGroups:
         """Take in a report; return why the trial is to stop, or None."""
         return AnyOf(self._of(trial)).report(trial, step, value)
 
-    def ended(self, trial: int, status: Status = "finished") -> None:
+    def ended(self, trial: int, status: Status) -> None:
         """Take in the end of a trial."""
         AnyOf(self._of(trial)).ended(trial, status)
 

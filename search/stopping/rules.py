@@ -44,7 +44,7 @@ class StoppingJudge(Protocol):
             The reason in one line, the same one for all further reports of the trial.
         """
 
-    def ended(self, trial: int, status: Status = "finished") -> None:
+    def ended(self, trial: int, status: Status) -> None:
         """Take in the end of a trial; its further reports are ignored.
 
         Its earlier reports may still count: with `MedianStopping` those of finished trials only; a
@@ -243,7 +243,7 @@ class AnyOf:
         reasons = [judge.report(trial, step, value) for judge in self._judges]  # no judge misses it
         return next((reason for reason in reasons if reason is not None), None)
 
-    def ended(self, trial: int, status: Status = "finished") -> None:
+    def ended(self, trial: int, status: Status) -> None:
         """Take in the end of a trial."""
         for judge in self._judges:
             judge.ended(trial, status)
@@ -272,7 +272,7 @@ class RuleJudge(ABC, Generic[RuleT]):
                 self._reasons[trial] = f"step {step}: {reason}"
         return self._reasons.get(trial)
 
-    def ended(self, trial: int, status: Status = "finished") -> None:
+    def ended(self, trial: int, status: Status) -> None:
         """Take in the end of a trial."""
         self._last[trial] = math.inf
         self._reasons.pop(trial, None)

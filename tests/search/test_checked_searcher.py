@@ -184,7 +184,7 @@ class Broken(Custom):
             raise ValueError(f"no step {step}")
 
         @staticmethod
-        def ended(trial, status="finished"):
+        def ended(trial, status):
             raise ValueError(f"no trial {trial}")
 
 
@@ -198,7 +198,7 @@ class Broken(Custom):
             r"Broken\.judge\.report\(\) raised ValueError: no step 7 \(.*test_checked_searcher.py",
         ),
         (
-            lambda searcher: searcher.judge.ended(3),
+            lambda searcher: searcher.judge.ended(3, "finished"),
             r"Broken\.judge\.ended\(\) raised ValueError: no trial 3 \(",
         ),
     ],

@@ -168,7 +168,7 @@ class Noting(RandomSearch):
     def report(self, trial, step, value):
         return f"trial {trial} reported {value}" if value < 0 else None
 
-    def ended(self, trial, status="finished"):
+    def ended(self, trial, status):
         self.last_ended = trial, status
 
 
@@ -181,7 +181,7 @@ def test_each_group_judges_its_own_trials_by_their_own_numbers():
     assert judge.report(3, 1, 1.0) is None
     assert judge.report(2, 0, -1.0) is None
     judge.ended(3, "stopped")
-    judge.ended(2)
+    judge.ended(2, "finished")
     assert noting.last_ended == (1, "stopped")
     assert judge_of(GroupedSearch({"a": sampled(3)})) is None
 

@@ -101,7 +101,7 @@ def _random_with_asha(curves: Curves, seed: int) -> Iterator[Step]:
             yield Step(dict(trial.params), value if ends else None)
             if ends:
                 break
-        judge.ended(trial.id)
+        judge.ended(trial.id, "finished")
 
 
 def _random_in_full(curves: Curves, seed: int) -> Iterator[Step]:

@@ -87,7 +87,7 @@ def race(seed: int, *, rules: Sequence[StoppingRule], repeats: int, noise: str =
                 break
         else:
             means[trial] = fmean(of_trial)
-            judge.ended(trial)
+            judge.ended(trial, "finished")
     found = qualities[max(means, key=means.__getitem__)] == _BEST
     return Race(found=found, share=made / (_CONFIGURATIONS * repeats))
 

@@ -1329,7 +1329,7 @@ class Pruned(Custom):
         if self._at == "report":
             raise ValueError(f"no step {step}")
 
-    def ended(self, trial, status="finished"):
+    def ended(self, trial, status):
         if self._at == "ended":
             raise ValueError(f"no trial {trial}")
 

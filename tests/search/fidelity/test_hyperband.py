@@ -277,7 +277,7 @@ def progressive(value, **arguments):
         trials.append(trial)
         for step in range(trial.max_steps):
             assert judge.report(trial.id, step, value(trial.params, step)) is None
-        judge.ended(trial.id)
+        judge.ended(trial.id, "finished")
         return outcome(trial, value(trial.params, trial.max_steps - 1))
 
     drive(searcher, evaluate)

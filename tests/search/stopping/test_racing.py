@@ -31,7 +31,7 @@ def raced(it, trial, values):
         if (reason := it.report(trial, step, value)) is not None:
             it.ended(trial, "stopped")
             return reason
-    it.ended(trial)
+    it.ended(trial, "finished")
     return None
 
 
@@ -243,7 +243,7 @@ def test_one_trial_of_penalties_hides_no_other_from_the_test():
     it = student(Direction.MIN)
     for step, value in enumerate([-1.0, -1.0, -1.0, -1.0, sys.float_info.max]):
         it.report(3, step, value)
-    it.ended(3)  # the request to stop came too late
+    it.ended(3, "finished")  # the request to stop came too late
     assert raced(it, 4, [-0.89, -0.8, -0.95, -0.83, -0.88]) is None
     assert "worse than trial 0 in 2 repeats" in raced(it, 5, [-0.7, -0.6])
     assert raced(it, 6, [sys.float_info.max, sys.float_info.max]) is not None

@@ -234,7 +234,7 @@ def finished(judge, *curves):
     for trial, curve in enumerate(curves, start=1000):
         for step, value in enumerate(curve):
             judge.report(trial, step, value)
-        judge.ended(trial)
+        judge.ended(trial, "finished")
 
 
 def test_a_trial_below_the_median_of_finished_ones_is_stopped():
@@ -295,7 +295,7 @@ def test_trials_are_compared_interval_by_interval():
     judge = MedianStopping(1, n_warmup_steps=10, interval_steps=5).start(Direction.MAX)
     for step in (0, 4, 8, 12, 16):
         judge.report(0, step, step * 1.0)
-    judge.ended(0)
+    judge.ended(0, "finished")
     assert judge.report(1, 9, 0.0) is None
     assert judge.report(1, 10, 12.0) is None
     assert judge.report(1, 13, 0.0) is None
@@ -322,7 +322,7 @@ def test_median_stopping_is_optunas_rule(curves, direction, rng, startup, warmup
         if trial in stopped:
             continue
         if kind == "ended":
-            judge.ended(trial)
+            judge.ended(trial, "finished")
             complete.append(running.pop(trial))
             continue
         step, value = rest
@@ -542,7 +542,7 @@ def test_any_of_several_rules_stops_and_all_get_every_report():
 def test_no_rules_stop_no_trial():
     judge = AnyOf([])
     assert judge.report(0, 0, math.nan) is None
-    judge.ended(0)
+    judge.ended(0, "finished")
 
 
 RULES = [MedianStopping(), Patience(3)]
