@@ -114,7 +114,7 @@ class Bracket:
         """Count a new configuration."""
         self._rungs[0].started += 1
 
-    def promotion(self, highest: int, *, certain: bool = True) -> tuple[int, int] | None:
+    def promotion(self, highest: int, *, certain: bool) -> tuple[int, int] | None:
         """Return a rung that a trial is promoted to, with the trial; None if there is none.
 
         Args:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from spark_jobs.slot.problems import PROBLEM
 
 
-def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> str | None:
+def problem_of_spark(error: BaseException | None, hosts: Sequence[str]) -> str | None:
     """Return in one sentence why slots could not start at all; None for any other error.
 
     Args:

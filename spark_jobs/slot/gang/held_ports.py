@@ -42,7 +42,7 @@ class HeldPorts:
         NoPort: Fewer than two ports of the range are free.
     """
 
-    def __init__(self, host: OwnAddress, ports: Ports = DEFAULT_PORTS) -> None:
+    def __init__(self, host: OwnAddress, ports: Ports) -> None:
         self._sockets: list[socket.socket] = []
         try:
             for held in _held(*host, ports):

@@ -57,13 +57,13 @@ def begun(ended, in_flight=0, **arguments):
 
 def test_a_trial_is_promoted_once_it_is_among_the_best_however_the_others_end():
     it = begun([5.0, 1.0, 4.0, 9.0, 2.0, 3.0], in_flight=3)
-    assert it.promotion(2) is None  # each of the three in flight may be better
+    assert it.promotion(2, certain=True) is None  # each of the three in flight may be better
     it.ended(0, 6, 0.0)
-    assert it.promotion(2) == (1, 3)
+    assert it.promotion(2, certain=True) == (1, 3)
     it.promote(1, 3)
-    assert it.promotion(2) is None
+    assert it.promotion(2, certain=True) is None
     it.ended(0, 7, 0.0)
-    assert it.promotion(2) == (1, 0)
+    assert it.promotion(2, certain=True) == (1, 0)
 
 
 def test_the_best_so_far_may_be_promoted_before_that():
@@ -76,16 +76,16 @@ def test_the_best_so_far_may_be_promoted_before_that():
 
 def test_no_trial_is_promoted_above_the_highest_rung():
     it = begun([float(n) for n in range(9)], first=2)
-    assert it.promotion(2) is None
-    assert it.promotion(3) == (3, 8)
+    assert it.promotion(2, certain=True) is None
+    assert it.promotion(3, certain=True) == (3, 8)
 
 
 def test_failed_trials_are_not_promoted_and_leave_fewer():
     it = begun([None] * 7 + [1.0, 2.0])
     assert it.total == 9 + 2 + 1
-    assert it.promotion(2) == (1, 8)
+    assert it.promotion(2, certain=True) == (1, 8)
     it = begun([None] * 9)
-    assert it.promotion(2) is None
+    assert it.promotion(2, certain=True) is None
     assert it.total == 9
 
 
@@ -111,7 +111,9 @@ def test_a_bracket_ends_with_the_planned_numbers_in_any_order(
     it = Bracket(0, sizes, reduction, direction)
     scores, out, trials, started = {}, [], 0, [0] * 4
     while True:
-        promotion = it.promotion(3) or (it.promotion(3, certain=False) if eager else None)
+        promotion = it.promotion(3, certain=True) or (
+            it.promotion(3, certain=False) if eager else None
+        )
         if promotion is not None and rng.random() < 0.8:
             it.promote(*promotion)
             out.append((promotion[0], trials, scores[promotion[1]]))

@@ -29,7 +29,7 @@ from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot import slot
 from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.config import SlotConfig
-from spark_jobs.slot.gang.held_ports import HeldPorts
+from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS, HeldPorts
 from spark_jobs.slot.host import host_name
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
@@ -520,7 +520,10 @@ def member():
     key, certificate = (pem.decode() for pem in make_certificate())
     ended = threading.Event()
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(contextlib.closing(HeldPorts(here))) for _ in range(2)]
+        held = [
+            stack.enter_context(contextlib.closing(HeldPorts(here, DEFAULT_PORTS)))
+            for _ in range(2)
+        ]
         for ports in held:
             ports.lend()
 

@@ -31,7 +31,7 @@ import numpy as np
 from spark_jobs.addresses import OwnAddress
 from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.processes import die_with_parent
-from spark_jobs.slot.gang.held_ports import HeldPorts
+from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS, HeldPorts
 from spark_jobs.strategies.entering import entered
 from spark_jobs.strategies.mirrored.mirrored import mirrored
 from spark_jobs.strategies.settings import Mirrored, Strategy
@@ -180,7 +180,10 @@ def held_addresses(number: int) -> Iterator[tuple[str, ...]]:
     """Hold addresses for the servers of the workers, as a trial's slots do."""
     with contextlib.ExitStack() as stack:
         local = OwnAddress(socket.AF_INET, "127.0.0.1")
-        slots = [stack.enter_context(contextlib.closing(HeldPorts(local))) for _ in range(number)]
+        slots = [
+            stack.enter_context(contextlib.closing(HeldPorts(local, DEFAULT_PORTS)))
+            for _ in range(number)
+        ]
         for ports in slots:
             ports.lend()
         yield tuple(ports.address.server for ports in slots)

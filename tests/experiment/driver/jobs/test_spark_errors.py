@@ -13,14 +13,14 @@ BLIND = "host b does not see the folder /runs/r of the driver; give logdir a sha
 def test_the_message_of_a_host_that_does_not_see_the_folder_is_shown_unchanged():
     error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{BLIND}\n\tat org.apache.spark")
     assert problem_of_spark(error, ["b"]) == BLIND
-    assert problem_of_spark(error) == BLIND  # as with Spark Connect
+    assert problem_of_spark(error, []) == BLIND  # as with Spark Connect
 
 
 def test_a_host_without_a_package_is_named_with_a_remedy():
     problem = "Python /p: no module named 'msgspec'; install it"
     error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{problem}\n\tat org.apache.spark")
     assert problem_of_spark(error, ["b"]) == f"host b, {problem}"
-    assert problem_of_spark(error) == f"an executor, {problem}"
+    assert problem_of_spark(error, []) == f"an executor, {problem}"
 
 
 def test_a_module_that_an_executor_lacks_is_named_with_a_remedy():
@@ -47,5 +47,5 @@ def test_a_wrong_python_version_is_one_sentence_with_the_host():
 
 
 def test_other_spark_errors_have_no_sentence():
-    assert problem_of_spark(RuntimeError("Job aborted")) is None
-    assert problem_of_spark(None) is None
+    assert problem_of_spark(RuntimeError("Job aborted"), []) is None
+    assert problem_of_spark(None, []) is None

@@ -31,7 +31,7 @@ def free_range(size):
 
 
 def test_fifty_slots_of_a_host_hold_a_hundred_ports_below_those_of_linux():
-    held = [HeldPorts(HERE) for _ in range(50)]
+    held = [HeldPorts(HERE, DEFAULT_PORTS) for _ in range(50)]
     try:
         addresses = [a for ports in held for a in (ports.address.links, ports.address.server)]
         assert len(set(addresses)) == 100
@@ -45,7 +45,7 @@ def test_fifty_slots_of_a_host_hold_a_hundred_ports_below_those_of_linux():
 
 @pytest.fixture
 def held():
-    with contextlib.closing(HeldPorts(HERE)) as held:
+    with contextlib.closing(HeldPorts(HERE, DEFAULT_PORTS)) as held:
         yield held
 
 
