@@ -385,7 +385,7 @@ def test_the_first_trials_are_each_chosen_of_several_vectors_later_ones_more_rar
     assert [made[number] for number in range(SCREENED)] == [0] * 5 + [candidates] * (SCREENED - 5)
     screened = [number for number in made if made[number] == candidates]
     assert {made[number] for number in made} == {1, candidates}
-    expected = SCREENED * (1 + math.log(800 / SCREENED))  # the sum of min(1, 80 / n)
+    expected = SCREENED * (1 + math.log(800 / SCREENED))  # the sum of min(1, 160 / n)
     assert 0.75 * expected < len(screened) < 1.25 * expected
 
 
