@@ -235,7 +235,7 @@ def _end_jvm() -> None:
     if gateway is not None:
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=30)
+        gateway.proc.wait(timeout=240)
         SparkContext._gateway = SparkContext._jvm = None
 
 

@@ -31,4 +31,4 @@ def submit(tmp_path):
     for handle in handles:  # of a test that failed
         handle.cancel()
         with contextlib.suppress(Exception):
-            handle.result(timeout=60)
+            handle.result(timeout=240)

@@ -94,7 +94,7 @@ def test_a_killed_daemon_of_python_workers_loses_nothing(sparks, tmp_path, maste
         wait_until(lambda: len(hosts_of(tmp_path)) == 2)
         _, daemon, _ = lines_of(processes_in(tmp_path)[0])
         daemon.kill()
-        daemon.wait(60)
+        daemon.wait(240)
         check(release(tmp_path, handle), [0.0, 2.0, 4.0, 6.0], tmp_path)
         again = experiment.launch(spark, functions.double, {"x": [1]}, logdir=tmp_path, **QUIET)
         assert again.best.value == 2.0
@@ -215,7 +215,7 @@ def test_ctrl_c_ends_the_wait_for_a_first_executor(no_hosts, tmp_path, counted):
     try:
         wait_until(lambda: "no executor" in log.read_text() or script.poll() is not None)
         script.send_signal(signal.SIGINT)
-        output, _ = script.communicate(timeout=60)
+        output, _ = script.communicate(timeout=240)
     finally:
         script.kill()
     assert output == ("" if counted else "interrupted 0\n")

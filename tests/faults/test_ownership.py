@@ -135,7 +135,7 @@ def test_no_process_of_spark_keeps_the_lock_of_a_killed_driver(tmp_path):
             driver.kill()
             driver.wait()
         assert other.ask("take") == "owned"
-        psutil.wait_procs(children, timeout=30)
+        psutil.wait_procs(children, timeout=240)
 
 
 def holds(process, path):

@@ -504,7 +504,7 @@ def test_ctrl_c_ends_the_search_and_no_other_job_of_the_driver(tmp_path):
     try:
         wait_until(lambda: len(processes_in(tmp_path)) == 2 or script.poll() is not None)
         script.send_signal(signal.SIGINT)
-        output, _ = script.communicate(timeout=60)
+        output, _ = script.communicate(timeout=240)
     finally:
         script.kill()
         script.communicate()

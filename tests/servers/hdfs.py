@@ -41,7 +41,7 @@ FORMATTED = Path(sys.prefix, "hdfs-formatted")
 _CLASSES = "classes.jar"
 _FETCH_SECONDS = 200
 _START_SECONDS = 120
-_COMMAND_SECONDS = 60
+_COMMAND_SECONDS = 240
 # How old the servers' counters may be; 10 s by default. A server that renews them every 10 ms takes
 # twice the processor time when idle.
 _COUNTED_SECONDS = 0.1

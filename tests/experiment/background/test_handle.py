@@ -44,7 +44,7 @@ def hang_in(folder: Path):
 
 def cancelled(handle):
     handle.cancel()
-    return handle.result(timeout=60)
+    return handle.result(timeout=240)
 
 
 def test_a_handle_follows_a_search_to_its_result(spark, tmp_path):
@@ -60,7 +60,7 @@ def test_a_handle_follows_a_search_to_its_result(spark, tmp_path):
     (tmp_path / "release").touch()
     wait_until(handle.trials)
     assert handle.trials()[0].status == "finished"
-    result = handle.result(timeout=60)
+    result = handle.result(timeout=240)
     assert [trial.value for trial in result.trials] == [1.0, 2.0, 3.0]
     assert handle.status() == "finished"
     assert sorted(trial.id for trial in handle.trials()) == [0, 1, 2]
@@ -125,7 +125,7 @@ def test_result_raises_the_search_s_error(spark, logdir):
         experiment.launch, spark, functions.fail, {"x": [1]}, logdir=logdir, **QUIET
     )
     with pytest.raises(experiment.SearchFailed, match="ValueError: user bug"):
-        handle.result(timeout=60)
+        handle.result(timeout=240)
     assert handle.status() == "failed"
     assert [trial.status for trial in handle.trials()] == ["failed"]
 
@@ -133,7 +133,7 @@ def test_result_raises_the_search_s_error(spark, logdir):
 def test_result_raises_the_error_of_bad_arguments_too(spark):
     handle = experiment.submit(experiment.launch, spark, functions.double, {"x": []})
     with pytest.raises(experiment.InvalidArgument, match="at least one value"):
-        handle.result(timeout=60)
+        handle.result(timeout=240)
     assert handle.trials() == []
 
 
@@ -166,7 +166,7 @@ def test_two_searches_of_one_name_share_nothing_and_are_cancelled_apart(spark, t
     assert second.status() == "running"
     assert len(alive(processes_in(folders[1]))) == 2
     (folders[1] / "release").touch()
-    result = second.result(timeout=60)
+    result = second.result(timeout=240)
     assert (result.problem, result.best.value) == (None, 1.0)
     assert result.trials[0].logdir.endswith("000000")  # its first attempt
     assert first.result().logdir != result.logdir
@@ -286,7 +286,7 @@ def test_a_search_whose_run_another_driver_has_taken_over_ends_and_writes_nothin
     (mark,) = run.glob("owners/*.json")
     (run / "owners" / "000002.json").write_bytes(mark.read_bytes())
     before = (run / "journal" / "000001.jsonl").read_bytes()
-    result = handle.result(timeout=60)
+    result = handle.result(timeout=240)
     assert result.problem.endswith("has taken over the run, since this driver gave no sign of life")
     wait_until(lambda: not alive(processes_in(tmp_path)))
     assert (run / "journal" / "000001.jsonl").read_bytes() == before
@@ -313,7 +313,7 @@ def test_a_cancelled_search_is_resumed_in_the_same_session_without_losing_a_slot
 
 def test_a_call_that_is_no_search_has_a_handle_and_leaves_ctrl_c_alone():
     handle = experiment.submit(lambda: 3)
-    assert handle.result(timeout=60) == 3
+    assert handle.result(timeout=240) == 3
     assert handle.status() == "finished"
     assert repr(handle) == "<experiment.Handle: finished, 0 trials ended>"
     with pytest.raises(KeyboardInterrupt):
@@ -327,7 +327,7 @@ def test_a_timeout_of_the_search_itself_is_raised_as_it_is():
     handle = experiment.submit(search)
     wait_until(lambda: handle.status() == "failed")
     with pytest.raises(TimeoutError, match="^no executor came$"):
-        handle.result(timeout=60)
+        handle.result(timeout=240)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_a_timeout_of_the_search_itself_is_raised_as_it_is():
 def test_the_state_of_a_training_follows_from_its_only_trial(ending, value, state):
     trial = TrialResult.of(Trial(0, {}), Outcome(0, ending, value), "/runs/0")
     handle = experiment.submit(lambda: trial)
-    assert handle.result(timeout=60) is trial
+    assert handle.result(timeout=240) is trial
     assert handle.status() == state
 
 
@@ -350,10 +350,10 @@ def test_the_result_of_a_dropped_handle_is_freed():
         pass
 
     handle = experiment.submit(Large)
-    large = weakref.ref(handle.result(timeout=60))
+    large = weakref.ref(handle.result(timeout=240))
     del handle
     second = experiment.submit(lambda: 3)
-    second.result(timeout=60)
+    second.result(timeout=240)
 
     def is_freed():
         gc.collect()

@@ -22,7 +22,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 
-SECONDS = 60  # timeout of a driver's answer
+SECONDS = 240  # timeout of a driver's answer
 
 
 class Driver:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -26,6 +25,7 @@ from spark_jobs.messages import (
     as_json,
     encode,
 )
+from tests.experiment.waiting import wait_until
 
 ATTEMPT = Attempt(Trial(3, {"x": (1, 2)}, generation=1), 2)
 OUTCOME = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
@@ -62,14 +62,6 @@ class Script:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-
-def wait_until(condition, seconds=60.0):
-    """Wait for a condition; the limit only keeps a failing test from hanging."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition was not met"
-        time.sleep(0.01)
 
 
 class Working:

@@ -27,6 +27,7 @@ from spark_jobs.messages import LARGEST_MESSAGE, Heard, Hello, Next, Stop, Wait,
 from spark_jobs.storage.files import PART
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from tests.experiment.waiting import wait_until
 from tests.spark_jobs.channel.channel_contract import (
     ATTEMPT,
     OUTCOME,
@@ -34,7 +35,6 @@ from tests.spark_jobs.channel.channel_contract import (
     ChannelContract,
     Script,
     Working,
-    wait_until,
 )
 
 LOOPBACK = "127.0.0.1"
@@ -368,7 +368,7 @@ def test_an_outcome_survives_an_outage(opened, run, monkeypatch, away):
             else:
                 assert not run.exists()  # nobody has made it anew
                 run.with_name("elsewhere").rename(run)
-            assert answer.result(timeout=60) == ATTEMPT
+            assert answer.result(timeout=240) == ATTEMPT
             assert set(handler.outcomes) == {0.5}
             monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 60.0)
             assert slot.report(ATTEMPT, REPORTS) == Heard()

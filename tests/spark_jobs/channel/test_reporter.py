@@ -15,7 +15,7 @@ from spark_jobs.channel.reporter import Reporter, Tail
 from spark_jobs.messages import Attempt, Gang, Heard, Report
 from tests.experiment.waiting import wait_until
 
-LONG = 60.0  # seconds; only keep a failing test from hanging
+LONG = 240.0  # seconds; only keep a failing test from hanging
 FIRST, SECOND = Attempt(Trial(7, {"x": 1})), Attempt(Trial(8, {"x": 2}), 2)
 
 

@@ -22,13 +22,13 @@ from spark_jobs.messages import Heard, Stop, Wait
 from spark_jobs.relay.handshake import NONCE
 from spark_jobs.trial.pipe.frames import frame
 from spark_jobs.warm.executor import socket_name
+from tests.experiment.waiting import wait_until
 from tests.spark_jobs.channel.channel_contract import (
     ATTEMPT,
     OUTCOME,
     REPORTS,
     Script,
     Working,
-    wait_until,
 )
 from tests.spark_jobs.relay.relays import host_in, is_relayed
 

@@ -21,6 +21,7 @@ from spark_jobs.relay import relay as relay_module
 from spark_jobs.relay.packets import LARGEST_FRAME, Packets
 from spark_jobs.relay.relayed_channel import Outage, RelayLost
 from spark_jobs.trial.pipe.frames import frame
+from tests.experiment.waiting import wait_until
 from tests.proxy import Proxy
 from tests.spark_jobs.channel.channel_contract import (
     ATTEMPT,
@@ -29,7 +30,6 @@ from tests.spark_jobs.channel.channel_contract import (
     ChannelContract,
     Script,
     Working,
-    wait_until,
 )
 from tests.spark_jobs.relay.relays import Here, is_relayed
 

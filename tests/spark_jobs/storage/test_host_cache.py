@@ -167,7 +167,7 @@ class Other:
 
     def __exit__(self, *error):
         self.process.kill()
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=240)
 
     def wait_until_here(self):
         assert self.process.stdout.readline() == "here\n"
@@ -177,7 +177,7 @@ class Other:
         self.process.stdin.flush()
 
     def wait_until_done(self):
-        printed, _ = self.process.communicate(timeout=60)
+        printed, _ = self.process.communicate(timeout=240)
         assert self.process.returncode == 0
         return printed
 

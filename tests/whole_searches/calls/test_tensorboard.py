@@ -41,7 +41,7 @@ class Server:
         request = urllib.request.Request(self._address() + path, data)
         if data is not None:
             request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=240) as answer:
             return json.loads(answer.read())
 
     def wait_for(self, path: str, body, ready):
@@ -59,7 +59,7 @@ class Server:
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=240)
 
     def _address(self) -> str:
         while True:

@@ -93,7 +93,7 @@ def submit(connect, tmp_path):
     for handle in handles:  # left by a failed test
         handle.cancel()
         with contextlib.suppress(Exception):
-            handle.result(timeout=60)
+            handle.result(timeout=240)
 
 
 def held(folder, x):
@@ -275,7 +275,7 @@ def test_cancelling_leaves_no_trial_and_keeps_other_jobs(connect, tmp_path, subm
     handle = submit(parallelism=1)
     wait_until(lambda: processes_in(tmp_path))
     handle.cancel()
-    result = handle.result(timeout=60)
+    result = handle.result(timeout=240)
     assert {trial.status for trial in result.trials} == {"cancelled"}
     wait_until(lambda: not alive(processes_in(tmp_path)))
     assert not table
