@@ -189,8 +189,9 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             noise. `Result.best_mean` is the best repeated configuration. Not with `generational`
             or several objectives.
         candidates: Trial vectors drawn for a trial, of which the most promising one is evaluated;
-            from the 81st trial on, fewer and fewer trials are chosen so. None for 20, or for as
-            many as the run to resume has. Not with `generational` or several objectives.
+            after 160 trials, prior observations included, fewer and fewer trials are chosen so.
+            None for 20, or for as many as the run to resume has. Not with `generational` or several
+            objectives.
         points: Configurations to try first, counted among the trials: dicts of hyperparameter to
             value. Hyperparameters left out are drawn; a value may lie between two steps of its
             domain.

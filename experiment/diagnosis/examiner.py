@@ -92,9 +92,9 @@ class Examiner:
         settings = self._try_in_time("settings", self.session.data_settings) or DataSettings()
         seen = None
         if data is not None:
-            seen = self._try("data", lambda: self._seen(str(data), settings))
+            seen = self._try("data", lambda: self._seen(data.url, settings))
         given = self.session.default_logdir() if logdir is None else logdir
-        path = "" if data is None else str(data)
+        path = "" if data is None else data.url
         with self._folder(Location.parse(given, "logdir"), settings) as (folder, content):
             if asking is not None:  # otherwise slots would wait forever
                 found = asking._ask(

@@ -17,10 +17,10 @@ NEIGHBOURS = 5
 """Nearest evaluated points by which a point is judged."""
 
 SCREENED = 160
-"""Trials up to which every trial is screened; after n trials, one is with probability 160 / n."""
+"""Evaluated points up to which every trial is screened; with n, one is with probability 160 / n."""
 
 EXPLORING = 60
-"""Evaluated points after which the cube's diagonal counts as much as the whole range of ranks."""
+"""Evaluated points after which a distance of the cube's diagonal counts as much as all ranks."""
 
 ANOTHER_CHOICE = 0.5
 """Distance between any two values of an unordered choice; an axis is 1 long."""
@@ -32,12 +32,13 @@ _ROOM = 64
 class Screen:
     """Judges points by the ranks of their nearest neighbours, and by how far these are.
 
-    The mean rank of the five nearest evaluated points, from 0 to 1, estimates a point's. The
-    distance from the nearest one is added, as a share of the cube's diagonal, times the number of
-    evaluated points divided by 60: the more is known, the less a point is worth that lies where
-    others do. Regis, Shoemaker: A stochastic radial basis function method for the global
-    optimization of expensive functions (INFORMS Journal on Computing 19, 2007) weighs an estimate
-    and this distance, too, by weights that go through a cycle.
+    A point's rank is estimated by the mean rank of the five evaluated points nearest to it: 0 is
+    the worst, 1 the best. To it is added how far the nearest of them is, as a share of the cube's
+    diagonal, times n / 60 after n evaluated points: the more is known, the less a point is worth
+    that lies where others do. Trials in flight do not count. Regis, Shoemaker: A stochastic radial
+    basis function method for the global optimization of expensive functions (INFORMS Journal on
+    Computing 19, 2007) weighs an estimate and this distance, too, by weights that go through a
+    cycle.
 
     The points that are as far as the last neighbour count alike, each for its part of the places
     that nearer ones leave: which of them `numpy.argpartition` returns depends on the processor.

@@ -71,10 +71,11 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
 
     From then on trial number i, repetitions not counted, is a trial vector for individual
     `i % popsize`, and replaces the individual that holds this place when the outcome comes, unless
-    that one is better. Of `candidates` trial vectors, the one is chosen whose five nearest
-    evaluated points rank best and are farthest, see `Screen`; beyond 160 trials, fewer and fewer
-    trials are screened this way. When the population has collapsed, all but its best are replaced
-    by design points. A failed trial replaces no individual.
+    that one is better. Of `candidates` trial vectors, the most promising one is chosen: by the mean
+    rank of its five nearest evaluated points and, the more trials have ended, the more by its
+    distance from the nearest, see `Screen`; beyond 160 trials, fewer and fewer are screened. When
+    the population has collapsed, all but its best are replaced by design points. A failed trial
+    replaces no individual.
 
     No configuration (going by the values of the hyperparameters) is tried twice, prior observations
     included: a space with fewer of them than trials ends the search early. The user's points are

@@ -22,6 +22,9 @@ from spark_jobs.storage.locations import Location, without_secrets
 # Names of the base classes of errors of Python, fsspec, aiohttp, requests and botocore.
 _NO_ANSWER = {"ClientConnectionError", "ConnectionError", "TimeoutError"}
 
+_OWN_KINDS = (PermissionError, NotADirectoryError, IsADirectoryError)
+_LONGEST = 200  # characters of an error
+
 
 class FsspecFiles:
     """Files of any store that fsspec supports: s3, gs, abfs, ..., each with a package of its own.
@@ -108,14 +111,16 @@ def _named(location: Location) -> Iterator[None]:
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "no such file or folder", str(location)) from None
     except Exception as error:  # every package has its own errors
-        text = f"{location}: {without_secrets(shown(error))}"
+        said = shown(error, 10_000).replace(location.url, str(location))
+        text = f"{location}: {without_secrets(said)[:_LONGEST]}"
         cause = _without_secrets(error)
         if _is_outage(error):
             raise StoreUnavailable(text) from cause
         if cause and isinstance(error, OSError) and not (error.errno and type(error) is OSError):
             raise
         # Without a number, which would pass for one of this host's disk: s3fs often gives EIO.
-        raise OSError(text) from cause
+        kind = next((kind for kind in _OWN_KINDS if isinstance(error, kind)), OSError)
+        raise kind(text) from cause
 
 
 def _without_secrets(error: Exception) -> Exception | None:

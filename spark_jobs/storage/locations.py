@@ -15,8 +15,11 @@ _ALMOST_URL = re.compile(rf"(({_STORES}):(?!//)|([A-Za-z][A-Za-z0-9+.-]*):/(?!/)
 _AUTHORITY = r"((\[[0-9A-Fa-f:.]+\]|[^:\s@\[\]]+)(:[0-9]{1,5})?)?"
 _DATABRICKS = re.compile(r"dbfs:/+", re.IGNORECASE)
 HADOOP = ("hdfs", "webhdfs", "swebhdfs")
-_PASSWORD = re.compile(r"(://[^/?#@\s]*?:)[^/@\s]*@")
-_QUERY = re.compile(r"(https?://[^?\s'\"]*\?)[^\s'\"]+", re.IGNORECASE)
+_SECRETS = (
+    re.compile(r"(https?://)[^/\s]*(@)", re.IGNORECASE),
+    re.compile(r"(https?://[^?\s'\"]*\?)[^\s'\"]+()", re.IGNORECASE),
+    re.compile(r"(://[^/\s@:]*:)[^/\s]*(@)"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,9 @@ class Location:
                 argument, "a path or a URL such as hdfs://host:8020/data", shown(text)
             )
         if _ALMOST_URL.fullmatch(name):
-            raise InvalidArgument(argument, "a path or a URL", shown(name), _hint(name))
+            raise InvalidArgument(
+                argument, "a path or a URL", shown(without_secrets(name)), _hint(name)
+            )
         match = _URL.fullmatch(name)
         if match is None:
             return cls("file", "", os.path.abspath(os.path.expanduser(name)))
@@ -64,7 +69,8 @@ class Location:
                 raise InvalidArgument(argument, "file:///...", shown(name), hint)
             authority, path = "", os.path.abspath(path)
         if scheme in HADOOP and not re.fullmatch(_AUTHORITY, authority):
-            raise InvalidArgument(argument, f"{scheme}://host:port/path", shown(name))
+            got = shown(without_secrets(name))
+            raise InvalidArgument(argument, f"{scheme}://host:port/path", got)
         if scheme in HADOOP:  # as Hadoop's own clients do; the NameNode refuses such parts
             path = "/" + posixpath.normpath(path).lstrip("/")
         return cls(scheme, authority, path)
@@ -95,12 +101,23 @@ class Location:
         )
 
     def __str__(self) -> str:
-        return self.url if self.scheme in ("file", *HADOOP) else without_secrets(self.url)
+        if self.scheme in ("file", *HADOOP):
+            return self.url
+        path, query = self.path, ""
+        if self.scheme in ("http", "https"):  # elsewhere a "?" is a character like others
+            path, _, query = path.partition("?")
+        store = without_secrets(f"{self.scheme}://{self.authority}")
+        return f"{store}{path}{'?...' if query else ''}"
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with "..." for the passwords and the queries, perhaps signed, of its URLs."""
-    return _QUERY.sub(r"\1...", _PASSWORD.sub(r"\1...@", text))
+    """Return a text with "..." for the passwords, tokens and signatures in its URLs.
+
+    Those of http and https lose all before the host and after the "?", others their password.
+    """
+    for secret in _SECRETS:
+        text = secret.sub(r"\1...\2", text)
+    return text
 
 
 def _hint(name: str) -> str:

@@ -235,7 +235,7 @@ SEARCHERS: dict[str, Start] = {
     "reinforce": Reinforce().start,
     RANDOM: Random().start,
 }
-"""Our searchers. A `popsize` of 10 is the default; 8 was the best on other seeds."""
+"""Our searchers. A `popsize` of 10 is the default; 8 is as good."""
 
 METHODS: dict[str, Method] = {
     **{name: _ours(start) for name, start in SEARCHERS.items()},

@@ -45,7 +45,7 @@ from tests.benchmarks.searches.problems.functions import NAMES, problem
 from tests.benchmarks.searches.workers import Simulated, expected_running_time, simulate
 from tests.search.fakes import started
 
-_BUDGETS = {30: 0.65, 100: 0.42, 300: 0.32}  # evaluations, and the required nr after them
+_BUDGETS = {30: 0.49, 100: 0.28, 300: 0.20}  # evaluations, and the required nr after them
 _SEEDS = 20
 _REFERENCE = range(1_000_000, 1_000_100)  # seeds of the reference random searches of nr
 

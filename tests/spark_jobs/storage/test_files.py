@@ -219,15 +219,18 @@ def test_a_store_that_does_not_answer_is_told_from_others(monkeypatch, error):
         FsspecFiles(location).status(location)
 
 
-@pytest.mark.parametrize("kind", [OSError, ConnectionResetError, FileNotFoundError, ValueError])
+@pytest.mark.parametrize(
+    "kind", [OSError, ConnectionResetError, FileNotFoundError, PermissionError, ValueError]
+)
 def test_errors_of_a_store_do_not_show_the_password_of_a_url(monkeypatch, kind):
     """As those of aiohttp have the whole URL."""
-    location = Location.parse("away://me:s3cret@bucket/a")
-    monkeypatch.setattr(AwayFileSystem, "error", kind(f"403, url='{location.url}'"))
+    location = Location.parse("away://me:s3cret@bucket/a b")
+    monkeypatch.setattr(AwayFileSystem, "error", kind(f"{'4' * 90}, url='{location.url}'"))
     fsspec.register_implementation("away", AwayFileSystem, clobber=True)
-    with pytest.raises(OSError, match="away://me:...@bucket/a") as caught:
+    expected = kind if kind in (FileNotFoundError, PermissionError) else OSError
+    with pytest.raises(expected, match="away://me:...@bucket/a b") as caught:
         FsspecFiles(location).status(location)
-    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+    assert "s3c" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
