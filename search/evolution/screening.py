@@ -17,10 +17,10 @@ NEIGHBOURS = 5
 """Nearest evaluated points by which a point is judged."""
 
 SCREENED = 160
-"""Evaluated points up to which every trial is screened; with n, one is with probability 160 / n."""
+"""Evaluated points up to which every trial is screened; with n of them, 160 / n of the trials."""
 
 EXPLORING = 60
-"""Evaluated points after which a distance of the cube's diagonal counts as much as all ranks."""
+"""Evaluated points with which the cube's diagonal counts as much as the whole range of ranks."""
 
 ANOTHER_CHOICE = 0.5
 """Distance between any two values of an unordered choice; an axis is 1 long."""

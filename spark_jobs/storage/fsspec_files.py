@@ -44,8 +44,8 @@ class FsspecFiles:
         try:
             self._system: Any = fsspec.core.url_to_fs(top)[0]
         except Exception as error:  # every package has its own errors
-            cause = _without_secrets(error)
-            raise OSError(f"{location}: {without_secrets(str(error))}") from cause
+            text = f"{location}: {_masked(str(error), location)}"
+            raise OSError(text) from _cause(error, location)
 
     def status(self, location: Location) -> FileStatus:
         """Return the file or folder at a location."""
@@ -111,9 +111,8 @@ def _named(location: Location) -> Iterator[None]:
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "no such file or folder", str(location)) from None
     except Exception as error:  # every package has its own errors
-        said = shown(error, 10_000).replace(location.url, str(location))
-        text = f"{location}: {without_secrets(said)[:_LONGEST]}"
-        cause = _without_secrets(error)
+        text = f"{location}: {_masked(shown(error, 10_000), location)[:_LONGEST]}"
+        cause = _cause(error, location)
         if _is_outage(error):
             raise StoreUnavailable(text) from cause
         if cause and isinstance(error, OSError) and not (error.errno and type(error) is OSError):
@@ -123,10 +122,15 @@ def _named(location: Location) -> Iterator[None]:
         raise kind(text) from cause
 
 
-def _without_secrets(error: Exception) -> Exception | None:
+def _masked(text: str, location: Location) -> str:
+    """Return a text without the secrets of the location's URL and of others."""
+    return without_secrets(text.replace(location.url, str(location)))
+
+
+def _cause(error: Exception, location: Location) -> Exception | None:
     """Return an error, or None if its text, which a traceback prints, has a secret of a URL."""
     text = f"{error!r} {error}"
-    return error if without_secrets(text) == text else None
+    return error if _masked(text, location) == text else None
 
 
 def _is_outage(error: BaseException) -> bool:

@@ -300,8 +300,7 @@ class HostCache:
 
 def _name_of_copy(location: Location) -> str:
     """Return the name of a file's copy: the file's own, without a query, or a shorter one."""
-    if location.scheme in ("http", "https"):  # elsewhere a "?" is a character like others
-        location = location.at(location.path.partition("?")[0])
+    location = location.without_query
     whole = location.name.encode(errors="surrogateescape")
     if len(whole) <= _LONGEST_NAME:
         return location.name or "data"

@@ -94,6 +94,12 @@ class Location:
         return self.at(self.path.rstrip("/").rpartition("/")[0] or "/")
 
     @property
+    def without_query(self) -> Location:
+        """The location without what follows a "?" on the web; elsewhere that is part of a name."""
+        web = self.scheme in ("http", "https")
+        return self.at(self.path.partition("?")[0]) if web else self
+
+    @property
     def url(self) -> str:
         """The URL with all that its store needs, or the path on this host."""
         return (
@@ -103,11 +109,8 @@ class Location:
     def __str__(self) -> str:
         if self.scheme in ("file", *HADOOP):
             return self.url
-        path, query = self.path, ""
-        if self.scheme in ("http", "https"):  # elsewhere a "?" is a character like others
-            path, _, query = path.partition("?")
-        store = without_secrets(f"{self.scheme}://{self.authority}")
-        return f"{store}{path}{'?...' if query else ''}"
+        page, store = self.without_query, without_secrets(f"{self.scheme}://{self.authority}")
+        return f"{store}{page.path}{'' if page == self else '?...'}"
 
 
 def without_secrets(text: str) -> str:

@@ -219,6 +219,15 @@ def test_a_store_that_does_not_answer_is_told_from_others(monkeypatch, error):
         FsspecFiles(location).status(location)
 
 
+def test_an_error_that_has_a_signed_url_with_a_space_is_no_cause(monkeypatch):
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda url: (AwayFileSystem(),))
+    location = Location.parse("https://host/my file?sig=s3cret")
+    monkeypatch.setattr(AwayFileSystem, "error", ValueError(f"no answer from {location.url}"))
+    with pytest.raises(OSError, match="https://host/my file") as caught:
+        FsspecFiles(location).status(location)
+    assert "s3c" not in "".join(traceback.format_exception(caught.value))
+
+
 @pytest.mark.parametrize(
     "kind", [OSError, ConnectionResetError, FileNotFoundError, PermissionError, ValueError]
 )
