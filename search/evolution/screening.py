@@ -22,6 +22,9 @@ SCREENED = 160
 EXPLORING = 60
 """Evaluated points with which the cube's diagonal counts as much as the whole range of ranks."""
 
+FEW = 10
+"""Hyperparameters up to which the distance has its whole weight; with d of them it has 10 / d."""
+
 ANOTHER_CHOICE = 0.5
 """Distance between any two values of an unordered choice; an axis is 1 long."""
 
@@ -35,10 +38,12 @@ class Screen:
     A point's rank is estimated by the mean rank of the five evaluated points nearest to it: 0 is
     the worst, 1 the best. To it is added how far the nearest of them is, as a share of the cube's
     diagonal, times n / 60 after n evaluated points: the more is known, the less a point is worth
-    that lies where others do. Trials in flight do not count. Regis, Shoemaker: A stochastic radial
-    basis function method for the global optimization of expensive functions (INFORMS Journal on
-    Computing 19, 2007) weighs an estimate and this distance, too, by weights that go through a
-    cycle.
+    that lies where others do. With d > 10 hyperparameters the distance has 10 / d of this weight:
+    the farthest trial vector is mostly the one that changes the most hyperparameters, and of many
+    it is better to change few at once. Trials in flight do not count. Regis, Shoemaker: A
+    stochastic radial basis function method for the global optimization of expensive functions
+    (INFORMS Journal on Computing 19, 2007) weighs an estimate and this distance, too, by weights
+    that go through a cycle.
 
     The points that are as far as the last neighbour count alike, each for its part of the places
     that nearer ones leave: which of them `numpy.argpartition` returns depends on the processor.
@@ -82,7 +87,8 @@ class Screen:
         merits = np.array(self._merits)
         ranks = np.searchsorted(np.sort(merits), merits)  # number of worse points
         count = min(NEIGHBOURS, len(merits))
-        weight = len(merits) / EXPLORING / math.sqrt(len(self._space))
+        dimensions = len(self._space)
+        weight = len(merits) / EXPLORING * min(1, FEW / dimensions) / math.sqrt(dimensions)
         promise = []
         for point in points:
             distances = self._distances(self._space.snap(point))

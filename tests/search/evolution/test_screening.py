@@ -49,6 +49,20 @@ def test_the_distance_counts_the_more_the_more_was_evaluated(evaluated, expected
     assert made.most_promising(list(points.values())) == points[expected]
 
 
+def test_the_distance_counts_less_with_many_hyperparameters():
+    def far_is_chosen(dimensions, evaluated):
+        space = Space.of_bounds({f"x{axis}": [0.0, 1.0] for axis in range(dimensions)})
+        ends = [([0.0] * dimensions, 1.0), ([1.0] * dimensions, 2.0)]
+        near, far = [0.9] * dimensions, [0.4] * dimensions
+        made = screen(ends * (evaluated // 2), space=space)
+        return made.most_promising([near, far]) == far
+
+    # The shares of the diagonal are the same with any number of hyperparameters.
+    least = {d: next(n for n in range(10, 999, 2) if far_is_chosen(d, n)) for d in (2, 10, 20, 40)}
+    assert least[2] == least[10]
+    assert [least[20] / least[10], least[40] / least[10]] == pytest.approx([2, 4], rel=0.05)
+
+
 def test_only_the_nearest_count():
     evaluated = [([0.1, 0.1], 1.0)] * 5 + [([0.9, 0.9], 2.0)] * 5 + [([0.15, 0.1], 99.0)]
     assert screen(evaluated).most_promising([[0.0, 0.1], [0.9, 0.8]]) == [0.9, 0.8]
