@@ -83,19 +83,24 @@ def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
     if differences := list(_differences(run, space, settings)):
         expected = "runs of the same space, direction and objective"
         raise InvalidArgument("warm_start", expected, f"{name!r}: " + "; ".join(differences))
-    trials = _in_full(run.result.trials)
+    trials = _in_full(run.result.trials, run.manifest.algorithm.get("by"))
     return _evaluated(space, [trial for trial in trials if space.allows_params(trial.params)])
 
 
-def _in_full(trials: Sequence[TrialResult]) -> list[TrialResult]:
-    """Return the failed trials and the longest finished ones; shorter ones are not comparable."""
-    steps = {t.id: math.inf if t.max_steps is None else t.max_steps for t in trials}
-    longest = max((steps[t.id] for t in trials if t.status == "finished"), default=0)
-    return [
-        trial
-        for trial in trials
-        if trial.status == "failed" or (trial.status == "finished" and steps[trial.id] == longest)
-    ]
+def _in_full(trials: Sequence[TrialResult], by: str | None) -> list[TrialResult]:
+    """Return the failed trials and the longest finished ones; shorter ones are not comparable.
+
+    Of `search_each` the longest of each group, which the hyperparameter `by` holds: each group has
+    a model of its own.
+    """
+    finished: dict[Any, dict[float, list[TrialResult]]] = {}
+    for trial in trials:
+        if trial.status == "finished":
+            group = None if by is None else trial.params[by]
+            steps = math.inf if trial.max_steps is None else trial.max_steps
+            finished.setdefault(group, {}).setdefault(steps, []).append(trial)
+    longest = {trial.id for by_steps in finished.values() for trial in by_steps[max(by_steps)]}
+    return [trial for trial in trials if trial.status == "failed" or trial.id in longest]
 
 
 def _trains_a_population(run: Run) -> bool:

@@ -102,6 +102,26 @@ def test_short_trials_that_did_not_fail_are_no_prior_observations(tmp_path):
     assert {item.value for item in known} == {None, 0.9}
 
 
+def test_the_longest_trials_of_each_group_are_prior_observations(tmp_path):
+    def outcome_of(trial):
+        status = "finished"
+        if trial.max_steps == 9 and trial.params["optimizer"] == "adam":
+            status = "cancelled"
+        length = trial.max_steps
+        value = length / 10 if status == "finished" else None
+        return Outcome(trial.id, status, value, "accuracy", step=length)
+
+    algorithm = {"type": "search each", "searcher": {"type": "hyperband"}, "by": "optimizer"}
+    searcher = started(Hyperband, SPACE, max_epochs=9)
+    search = make_spec("search_each", searcher, SPACE, algorithm=algorithm)
+    run = make_run(tmp_path, search=search, outcome_of=outcome_of)
+    known = known_of([str(run)], SPACE, ACCURACY)
+    assert {(item.params["optimizer"], item.value) for item in known} == {
+        ("adam", 0.3),
+        *((name, 0.9) for name in BOUNDS["optimizer"] if name != "adam"),
+    }
+
+
 @pytest.mark.parametrize("order", [list(BOUNDS), list(reversed(BOUNDS))])
 def test_the_order_of_the_hyperparameters_does_not_matter(make, order):
     space = Space.of_bounds({name: BOUNDS[name] for name in order})
