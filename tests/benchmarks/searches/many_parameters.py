@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import cocoex
+from deap import cma
 
-from search.adapters.nevergrad import NevergradSearcher
+from search.adapters.deap import DeapSearcher
 from search.algorithms import Evolution, Random
 from search.direction import Direction
 from search.searcher import Problem, Searcher
@@ -71,12 +72,12 @@ def _evolution(popsize: int) -> Callable[[Problem], Any]:
     return Evolution(popsize=popsize, generations=TRIALS // popsize - 1).start
 
 
-CMA_ES = "Nevergrad's CMA-ES"
+CMA_ES = "DEAP's CMA-ES"
 
 METHODS: dict[str, Callable[[Problem], Any]] = {
     "`evolutionary_search`, popsize=10": _evolution(10),
     "the same, popsize=20": _evolution(20),
-    CMA_ES: NevergradSearcher("CMA").start,
+    CMA_ES: DeapSearcher(lambda n: cma.Strategy(centroid=[0.5] * n, sigma=0.3)).start,
     "random subspaces": Subspaces,
     RANDOM: Random().start,
 }

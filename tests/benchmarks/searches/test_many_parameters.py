@@ -8,7 +8,7 @@ from tests.benchmarks.searches.many_parameters import METHODS, rows, run_task
 from tests.benchmarks.searches.methods import RANDOM
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if "CMA" not in name])
+@pytest.mark.parametrize("name", METHODS)
 def test_every_search_runs_on_many_slots(name, monkeypatch):
     for setting, value in (("TRIALS", 40), ("_TIMED", 30)):
         monkeypatch.setattr(many_parameters, setting, value)
