@@ -59,7 +59,7 @@ def launch(
 
     Raises:
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
-        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
+        SearchFailed: The search could not go on, or every trial failed; `.result` has its trials.
     """
     checked = Settings(**settings)
     if isinstance(args_dict, Mapping):
@@ -113,7 +113,7 @@ def run(
 
     Raises:
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
-        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
+        SearchFailed: The search could not go on, or every trial failed; `.result` has its trials.
     """
     check_algorithm(searcher)
     checked = Settings(**settings)
@@ -152,13 +152,14 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
 ) -> SearchSpec:
     """Search by differential evolution, asynchronously or generation by generation.
 
-    With several objectives, NSGA-II searches for their Pareto front instead; see `NSGA2Search`.
+    With several objectives, NSGA-II searches for their Pareto front instead.
 
     `popsize * (generations + 1)` trials; generation 0, the initial population, is a Latin
-    hypercube. By default a free slot gets the next trial at once, made from the current
-    population; see `SteadyStateEvolution`. The same seed then gives the same trials only if
-    outcomes arrive in the same order, as with `parallelism=1`. With `generational=True` the order
-    does not matter, but slots wait at the end of each generation; see `DifferentialEvolution`.
+    hypercube. By default a free slot gets the next trial at once: a point of another Latin
+    hypercube until `popsize` trials have ended, then one made from the current population. The same
+    seed then gives the same trials only if outcomes arrive in the same order, as with
+    `parallelism=1`. With `generational=True` the order does not matter, but slots wait at the end
+    of each generation. The guide's page "Algorithms" describes both.
 
     Args:
         spark: A running SparkSession.
@@ -192,9 +193,9 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             after 160 trials, prior observations included, fewer and fewer trials are chosen so.
             None for 20, or for as many as the run to resume has. Not with `generational` or several
             objectives.
-        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
-            value. Hyperparameters left out are drawn; a value may lie between two steps of its
-            domain.
+        points: Configurations to try first, counted among the trials, at most `popsize` with
+            `generational`: dicts of hyperparameter to value. Hyperparameters left out are drawn; a
+            value may lie between two steps of its domain.
         warm_start: Prior observations: a run, by its folder or `Result`, or a list of runs, whose
             finished and failed trials the search learns from; of `hyperband_search`, only the
             longest of the finished ones. They are not counted among the trials, and the best of
@@ -209,7 +210,7 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
 
     Raises:
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
-        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
+        SearchFailed: The search could not go on, or every trial failed; `.result` has its trials.
     """
     checked = Settings(direction=direction, **settings)
     algorithm: Algorithm
@@ -277,7 +278,7 @@ def random_search(
 
     Raises:
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
-        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
+        SearchFailed: The search could not go on, or every trial failed; `.result` has its trials.
     """
     checked = Settings(**settings)
     return spec_of_algorithm(
@@ -309,10 +310,10 @@ def bayesian_search(
 ) -> SearchSpec:
     """Search by Bayesian optimisation with a Gaussian process: for few, long trials.
 
-    The first trials are spread over the space. Each later one is where a model of the objective
-    expects the largest improvement, given the trials in flight, so no slot waits; see
-    `BayesianSearch`. The same seed gives the same trials only if outcomes arrive in the same
-    order, as with `parallelism=1`.
+    The first trials are spread over the space. From the ninth on, and once three have a value, each
+    is where a model of the objective expects the largest improvement, given the trials in flight,
+    so no slot waits. The same seed gives the same trials only if outcomes arrive in the same order,
+    as with `parallelism=1`.
 
     Args:
         spark: A running SparkSession.
@@ -332,7 +333,7 @@ def bayesian_search(
 
     Raises:
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
-        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
+        SearchFailed: The search could not go on, or every trial failed; `.result` has its trials.
     """
     algorithm = BayesianOptimization(noisy=noisy)
     checked = Settings(direction=direction, **settings)

@@ -67,8 +67,8 @@ def search_each(
 
     Raises:
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
-        SearchFailed: More trials failed than allowed in every group, or every trial; `.result` has
-            them.
+        SearchFailed: The search could not go on in any group, or every trial failed; `.result` has
+            its trials.
     """
     if searcher is None:
         searcher, samples = BayesianOptimization(), 30 if samples is None else samples

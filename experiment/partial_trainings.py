@@ -37,9 +37,9 @@ def population_based_training(  # noqa: PLR0917  # their order is part of the ca
     """Train a population; the worst members copy the best, with changed hyperparameters.
 
     `popsize * (generations + 1)` trials. Each trains for a part of the whole: it resumes from the
-    checkpoint in `experiment.checkpoint_dir()`, if there is one, and saves its own there.
-    Jaderberg et al., Population Based Training of Neural Networks (2017); see
-    `PopulationBasedTraining`.
+    checkpoint in `experiment.checkpoint_dir()`, if there is one, and saves its own there. A member
+    whose trial failed or was stopped counts as the worst. Jaderberg et al., Population Based
+    Training of Neural Networks (2017).
 
     Args:
         spark: A running SparkSession.
@@ -48,7 +48,8 @@ def population_based_training(  # noqa: PLR0917  # their order is part of the ca
         direction: 'max' or 'min'.
         popsize: Members, at least 2.
         generations: Generations after the initial one, at least 1.
-        quantile: Share of [0, 0.5] of the members that are replaced by copies of the best.
+        quantile: Share of [0, 0.5] of the members that are replaced by copies of the best, rounded
+            up: 3 of 10 by default.
         resample_probability: Probability that a copied hyperparameter is drawn anew rather than
             perturbed.
         points: Configurations of the first members, at most `popsize`: dicts of hyperparameter to
@@ -62,7 +63,7 @@ def population_based_training(  # noqa: PLR0917  # their order is part of the ca
 
     Raises:
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
-        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
+        SearchFailed: The search could not go on, or every trial failed; `.result` has its trials.
     """
     training = PopulationTraining(
         popsize=popsize,
@@ -99,15 +100,15 @@ def hyperband_search(  # noqa: PLR0917  # their order is part of the call
     constraint: Constraint | None = None,
     **settings: Unpack[SearchKeywords],
 ) -> SearchSpec:
-    """Search with many short trials, of which the best train longer: Hyperband, no slot waits.
+    """Search with many short trials, of which the best train longer: Hyperband without a barrier.
 
-    Each bracket begins with configurations that train for few epochs, in the first one for
+    Each bracket begins with configurations that train for few epochs, in the first one for about
     `min_epochs`; the best `1 / reduction` of them are promoted to new trials of `reduction` times
     as many epochs, and so on up to `max_epochs`. A promoted trial resumes from the checkpoint in
     `experiment.checkpoint_dir()`, if there is one, else it trains from the start. With
     `keras_callbacks()` in `model.fit`, `epochs=` may be `max_epochs` in all trials: the fit ends
     where the trial does. In a loop of your own, `report(step=epoch)` ends the trial, or the
-    function asks for `experiment.max_steps()`. See `HyperbandSearch`.
+    function asks for `experiment.max_steps()`.
 
     Args:
         spark: A running SparkSession.
@@ -117,7 +118,8 @@ def hyperband_search(  # noqa: PLR0917  # their order is part of the call
         max_epochs: Epochs, or other steps that trials report, of a full training, at least 2.
         reduction: Ratio of the epochs of a trial to those of the trial that it resumes from, at
             least 2; one trial in so many is promoted.
-        min_epochs: Epochs of the shortest trials.
+        min_epochs: Minimum epochs of a trial. Trials have `max_epochs`, `max_epochs / reduction`
+            and so on, rounded, down to this: with 100 and 2 they have 100, 33, 11 and 4.
         iterations: How often all brackets are run. With 81 epochs and a reduction of 3 an iteration
             has 206 trials of 143 configurations.
         model: The model that proposes configurations: 'evolution', differential evolution as in
@@ -134,7 +136,7 @@ def hyperband_search(  # noqa: PLR0917  # their order is part of the call
 
     Raises:
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
-        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
+        SearchFailed: The search could not go on, or every trial failed; `.result` has its trials.
     """
     algorithm = Hyperband(
         max_epochs=max_epochs,

@@ -28,7 +28,8 @@ class EvolutionSettings:
             Without `generational`, 8 to 10 are good up to 300 trials; 20 beyond, with 50 trials in
             flight, or with a noisy objective. It need not grow with the number of trials in flight.
         generations: Number of generations after the initial population, at least 1.
-        crossover: Crossover rate CR of [0, 1]: the share of coordinates taken from the mutant.
+        crossover: Crossover rate CR of [0, 1]: the probability with which a coordinate is the
+            mutant's; one of them is in any case.
         mutation: Differential weight F of (0, 2], or two bounds between which each trial's is drawn
             evenly; None for 0.5 with `generational`, otherwise (0.5, 1.0).
         variant: 'rand1bin' or 'current-to-pbest1bin'; None for the first with `generational`,

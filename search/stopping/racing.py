@@ -81,7 +81,7 @@ class WilcoxonRacing(Racing):
     Like `StudentRacing`, but by Wilcoxon's signed rank test (Wilcoxon: Individual Comparisons by
     Ranking Methods, Biometrics Bulletin 1, 1945), which does not suppose normal noise. It needs
     more repeats: with `p_threshold=0.1` at least four, since p is at least 1 / 2 ** n after n
-    repeats.
+    repeats; but only one finished trial.
 
     Args:
         p_threshold: A trial is stopped if the test's p is below this number of (0, 1]. The higher,
