@@ -28,7 +28,6 @@ from experiment.run_files.loading import (
     pattern_of_trial,
     read_run,
 )
-from experiment.run_files.manifest import Manifest
 from search.errors import InvalidArgument, prefixed, shown
 from spark_jobs.messages import Attempt
 
@@ -66,7 +65,7 @@ def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
         "to continue": how_to_continue(run),
         "so far": result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
-        "arguments": _arguments(manifest),
+        "arguments": _arguments(run),
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
         "folder": run.paths.shown(),
     }
@@ -95,13 +94,19 @@ def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
         print_table(("trial", "attempt", "why"), rows, "Ignored outcomes")
 
 
-def _arguments(manifest: Manifest) -> str:
-    """Return the arguments, besides the space, that a call must repeat to resume the run."""
+def _arguments(run: Run) -> str:
+    """Return the arguments, besides the space, that a call must repeat to resume the run.
+
+    They are those of the first call; a later one may have had a larger budget.
+    """
+    manifest, total = run.manifest, run.result.total
     names = ["direction", "optimization_key", "seed"]
     if manifest.repeats > 1:
         names.append("repeats")
     given = as_arguments({name: getattr(manifest, name) for name in names})
-    return given + prefixed(", ", arguments_of_algorithm(manifest))
+    # An executor has no number of trials.
+    larger = f"; since it was resumed, {total} trials" if 0 < manifest.trials < total else ""
+    return given + prefixed(", ", arguments_of_algorithm(manifest)) + larger
 
 
 def _show_trial(run: Run, trial: int) -> None:

@@ -418,6 +418,14 @@ def test_show_has_the_arguments_that_a_resume_must_repeat(call, tmp_path):
     assert ["arguments", f"{arguments}, searcher='regularized evolution', popsize=4"] in rows
 
 
+def test_show_has_the_number_of_trials_of_a_run_that_was_resumed_for_more(call, tmp_path):
+    root = make_run(tmp_path, call="random_search")
+    manifest = json.loads((root / "manifest.json").read_text())
+    (root / "manifest.json").write_text(json.dumps(manifest | {"trials": 4}))
+    (arguments,) = (row[1] for row in rows_of(call("show", root)) if row[0] == "arguments")
+    assert arguments.endswith("; since it was resumed, 6 trials")
+
+
 def test_show_counts_the_outcomes_that_are_ignored(call, tmp_path):
     root = make_run(tmp_path, lost=(2, 3), failed=(3,), running=(4, 5))
     assert not any("ignored" in row for row in rows_of(call("show", root)))
