@@ -121,8 +121,8 @@ class Modelled:
     rung is one more coordinate, and expected improvement at the highest rung with some values. With
     more than 300 points the process keeps the latest and the best; if it keeps fewer than three of
     that rung, the next lower rung with three takes its place.
-    Trials in flight count as if they had the value that the model expects. Otherwise it is the
-    model of `BayesianSearch`.
+    The latest 300 trials in flight count as if they had the value that the model expects.
+    Otherwise it is the model of `BayesianSearch`.
 
     Arguments as for `Evolved`.
     """

@@ -66,7 +66,7 @@ class BayesianSearch(SequentialSearch):
     hyperparameter, and a noise term.
 
     - Trials in flight count as if they had the value that the model expects ("kriging believer":
-      Ginsbourger, Le Riche, Carraro 2010), so any number may be in flight.
+      Ginsbourger, Le Riche, Carraro 2010). Any number may be in flight; the latest 300 count.
     - The model sees each value at its decoded position in the space. Values of an unordered choice
       are all equally far apart.
     - A failed trial counts as the worst value so far, so points near it are avoided; a few failures

@@ -23,7 +23,9 @@ from search.sequential.gaussian_process import (
 Array = npt.NDArray[np.float64]
 
 MODELLED = 300
-"""Maximum evaluated points in the model: half of them the latest, half the best of the others."""
+"""Maximum evaluated points in the model: half of them the latest, half the best of the others.
+
+And maximum points in flight, the latest: time and memory grow with the square of all of them."""
 
 _ONE_THREAD = threading.Lock()
 """Held while linear algebra has one thread: that limit is the process's, and a search that began
@@ -67,14 +69,14 @@ class Evidence:
         """Return the process, and the points and normalised values that it knows.
 
         Args:
-            in_flight: Points in flight, which count as if they had the value that the model
-                expects ("kriging believer").
+            in_flight: Points in flight, the oldest first. The latest `MODELLED` count as if they
+                had the value that the model expects ("kriging believer").
         """
         points, values = self._data(len(self._points))
         theta = self._fitted()
         process = GaussianProcess(points, values, theta, self._categorical)
         if len(in_flight):
-            out = np.array(in_flight)
+            out = np.array(in_flight[-MODELLED:])
             believed, _ = process.predict(out)
             points, values = np.vstack([points, out]), np.append(values, believed)
             process = GaussianProcess(points, values, theta, self._categorical)

@@ -1,8 +1,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 from threadpoolctl import threadpool_info
 
-from search.sequential.evidence import Evidence
+from search.sequential.evidence import MODELLED, Evidence
 
 
 def test_searches_at_once_have_one_thread_each_and_restore_the_number_of_threads():
@@ -16,3 +17,13 @@ def test_searches_at_once_have_one_thread_each_and_restore_the_number_of_threads
     with ThreadPoolExecutor(4) as threads:
         assert set().union(*threads.map(limited, range(100))) == {1}
     assert threadpool_info() == before
+
+
+def test_the_latest_points_in_flight_are_in_the_model():
+    evidence = Evidence([False])
+    for number in range(3):
+        evidence.add([number / 3], float(number))
+    in_flight = np.linspace(0.0, 1.0, 2 * MODELLED)[:, np.newaxis]
+    _, points, values = evidence.process(in_flight.tolist())
+    assert points[3:].tolist() == in_flight[MODELLED:].tolist()
+    assert len(values) == 3 + MODELLED
