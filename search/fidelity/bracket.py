@@ -67,6 +67,11 @@ class _Rung:
         """The number of its trials that have not ended."""
         return self.size - len(self.merits)
 
+    @property
+    def ranked(self) -> int:
+        """The number of its trials that have a model, or may get one."""
+        return self.size - sum(merit is None for merit in self.merits.values())
+
     def ranking(self) -> list[int]:
         """Return the trials with a model, the best first."""
         merits = {trial: merit for trial, merit in self.merits.items() if merit is not None}
@@ -100,6 +105,10 @@ class Bracket:
     def room(self) -> int:
         """The number of further configurations that it gets."""
         return self._rungs[0].size - self._rungs[0].started
+
+    def ranked(self, rung: int) -> int:
+        """Return the number of a rung's trials that have ended with a model, or may do so."""
+        return self._rungs[rung - self.first].ranked
 
     def limit(self, most: int) -> int:
         """Give it no more than `most` further configurations; return how many it gets."""
@@ -147,5 +156,4 @@ class Bracket:
     def _shrink(self) -> None:
         """Lower the sizes of rungs that cannot get so many trials."""
         for rung, above in zip(self._rungs, self._rungs[1:], strict=False):
-            lost = sum(merit is None for merit in rung.merits.values())
-            above.size = max(min(above.size, rung.size - lost), above.started)
+            above.size = max(min(above.size, rung.ranked), above.started)

@@ -31,7 +31,8 @@ class Growth:
     It grows by one rung when the configurations that have reached it rank otherwise there than in
     the rung below. Configurations whose values there differ by no more than a tolerance count as
     equal. The tolerance is a percentile of the distances between configurations whose curves cross
-    at least twice; it needs reports, and is 0 without them.
+    at least twice; it needs reports, and is 0 without them. Where fewer than two configurations can
+    be compared, `HyperbandSearch` does not limit trials.
 
     Args:
         rungs: The steps of each rung, ascending.

@@ -217,6 +217,15 @@ class HyperbandSearch:
         """The number of configurations that the brackets still get."""
         return sum(bracket.room for bracket in self._brackets)
 
+    @property
+    def _highest(self) -> int:
+        """The highest rung that trials may reach: the last one, unless one before it ranks some."""
+        if self._growth is not None:
+            highest = self._growth.highest
+            if sum(bracket.ranked(highest) for bracket in self._brackets) > 1:
+                return highest
+        return len(self.rungs) - 1
+
     def _next(self, again: Trial | None) -> Trial | None:
         """Return the next trial; None if there is none, or not the one that is asked for again."""
         while True:
@@ -233,7 +242,7 @@ class HyperbandSearch:
 
     def _promotion(self, *, certain: bool) -> tuple[_Run, int] | None:
         """Return a run that resumes from a trial, with that trial; None if there is none."""
-        highest = len(self.rungs) - 1 if self._growth is None else self._growth.highest
+        highest = self._highest
         for bracket in self._brackets:
             found = bracket.promotion(highest, certain=certain)
             if found is not None:

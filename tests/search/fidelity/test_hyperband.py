@@ -312,6 +312,29 @@ def test_trials_that_were_not_compared_do_not_show_that_longer_ones_rank_alike(r
     assert searcher.exhausted is None
 
 
+def test_trials_are_long_where_too_few_are_left_to_compare():
+    searcher, trials = progressive(
+        lambda params, step: params["n"], space=Space({"n": Integer(1, 5)})
+    )
+    assert [trial.max_steps for trial in trials] == [1] * 5 + [3, 9, 27, 81]
+    assert (searcher.total, searcher.exhausted) == (9, NONE_LEFT)
+
+
+@pytest.mark.parametrize(("failures", "longest"), [(0, 3), (1, 3), (2, 9)])
+def test_a_trial_left_alone_by_failures_goes_on(failures, longest):
+    searcher, steps = hyperband(max_epochs=9, progressive=True), []
+
+    def evaluate(trial):
+        steps.append(trial.max_steps)
+        fails = trial.max_steps == 3 and steps.count(3) <= failures
+        return outcome(trial, None if fails else bowl(trial.params))
+
+    drive(searcher, evaluate)
+    assert max(steps) == longest
+    assert searcher.finished
+    assert (searcher.exhausted is None) == (longest == 9)
+
+
 def test_an_interrupted_search_does_not_show_that_longer_trials_rank_alike():
     searcher = hyperband(progressive=True)
     short = [searcher.ask() for _ in range(81)]
