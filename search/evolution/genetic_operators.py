@@ -1,15 +1,17 @@
 """The operators of genetic algorithms on real numbers, registered in a toolbox of DEAP.
 
 DEAP's operators draw from the global `random`. These take a generator instead, and are registered
-under DEAP's usual names. The non-dominated sorting, which draws nothing, is DEAP's.
+under DEAP's usual names. The selection draws nothing; it selects as DEAP's, in less time.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from deap import base, tools
 
 from search.evolution.population_search import Individual
@@ -42,7 +44,7 @@ def make_toolbox(
     unordered = [is_unordered(domain) for domain in space.values()]
     toolbox = base.Toolbox()
     toolbox.register("population", latin_hypercube, popsize, len(space), rng)
-    toolbox.register("select", tools.selNSGA2)
+    toolbox.register("select", select_best)
     toolbox.register("parent", select_tournament, rng=rng)
     toolbox.register("mate", mate_simulated_binary, rate=crossover, unordered=unordered, rng=rng)
     toolbox.register("mutate", mutate_polynomial, rate=mutation, unordered=unordered, rng=rng)
@@ -54,6 +56,45 @@ def breed(toolbox: Any, population: Sequence[Individual]) -> list[float]:
     parents = [toolbox.parent(population) for _ in range(2)]
     child: list[float] = toolbox.mutate(toolbox.mate(*parents))
     return child
+
+
+def select_best(individuals: Sequence[Individual], count: int) -> list[Individual]:
+    """Return the best individuals by non-dominated sorting and crowding distance, the best first.
+
+    The same ones in the same order as DEAP's `selNSGA2`, which compares all pairs one by one.
+    """
+    fronts = _fronts(individuals, count)
+    for front in fronts:
+        tools.emo.assignCrowdingDist(front)
+    fronts[-1].sort(key=lambda member: member.fitness.crowding_dist, reverse=True)
+    return list(itertools.chain(*fronts))[:count]
+
+
+def _fronts(individuals: Sequence[Individual], count: int) -> list[list[Individual]]:
+    """Return the first fronts, with `count` individuals or more; all if there are not so many."""
+    alike: dict[tuple[float, ...], list[Individual]] = {}
+    for individual in individuals:
+        alike.setdefault(individual.fitness.wvalues, []).append(individual)
+    groups, merits = list(alike.values()), np.array(list(zip(*alike, strict=True)))
+
+    def no_better(group: int) -> Any:
+        """Return which groups have no better value than one: those that it dominates, and it."""
+        return (merits <= merits[:, [group]]).all(axis=0)
+
+    dominating = np.full(len(groups), -1)  # how many others dominate each
+    for group in range(len(groups)):
+        dominating += no_better(group)
+    front, fronts = np.flatnonzero(dominating == 0).tolist(), []
+    while True:
+        fronts.append([individual for group in front for individual in groups[group]])
+        if sum(map(len, fronts)) >= min(count, len(individuals)):
+            return fronts
+        below: list[int] = []
+        for group in front:
+            others = no_better(group)
+            dominating -= others
+            below.extend(np.flatnonzero(others & (dominating == 0)).tolist())
+        front = below
 
 
 def select_tournament(population: Sequence[Individual], *, rng: random.Random) -> Individual:

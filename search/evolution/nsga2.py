@@ -1,4 +1,4 @@
-"""NSGA-II, the elitist genetic algorithm for several objectives, with DEAP's sorting.
+"""NSGA-II, the elitist genetic algorithm for several objectives.
 
 Deb, Pratap, Agarwal, Meyarivan: A fast and elitist multiobjective genetic algorithm: NSGA-II (IEEE
 Transactions on Evolutionary Computation 6, 2002). Without a barrier it is the steady-state form of

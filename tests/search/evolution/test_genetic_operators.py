@@ -1,6 +1,8 @@
+import math
 import random
 
 import pytest
+from deap import base, tools
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +12,7 @@ from search.evolution.genetic_operators import (
     make_toolbox,
     mate_simulated_binary,
     mutate_polynomial,
+    select_best,
     select_tournament,
 )
 from search.evolution.population_search import Individual
@@ -26,6 +29,31 @@ def individual(*scores, crowding=0.0):
     member.fitness.values = scores
     member.fitness.crowding_dist = crowding
     return member
+
+
+few = st.sampled_from([-math.inf, 0.0, 1.0, 2.0]) | st.floats(0, 9)
+
+
+@given(scores=st.lists(st.tuples(few, few), max_size=40), count=st.integers(1, 45))
+def test_the_best_are_those_of_deap_in_its_order(scores, count):
+    def chosen(select):
+        members = [individual(*pair) for pair in scores]
+        found = select(members, count)
+        numbers = {id(member): number for number, member in enumerate(members)}
+        return [(numbers[id(one)], repr(one.fitness.crowding_dist)) for one in found]
+
+    assert chosen(select_best) == chosen(tools.selNSGA2)
+
+
+def test_the_best_of_many_are_found_without_comparing_each_pair(monkeypatch):
+    pairs = []
+    dominates = base.Fitness.dominates
+    monkeypatch.setattr(
+        base.Fitness, "dominates", lambda *pair: pairs.append(0) or dominates(*pair)
+    )
+    members = [individual(number, -number % 7) for number in range(300)]
+    assert len(select_best(members, 20)) == 20
+    assert len(pairs) < 300
 
 
 @given(pair=pairs, rate=units, eta=st.floats(0, 100), seed=seeds)
