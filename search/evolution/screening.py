@@ -40,10 +40,10 @@ class Screen:
     diagonal, times n / 60 after n evaluated points: the more is known, the less a point is worth
     that lies where others do. With d > 10 hyperparameters the distance has 10 / d of this weight:
     the farthest trial vector is mostly the one that changes the most hyperparameters, and of many
-    it is better to change few at once. Trials in flight do not count. Regis, Shoemaker: A
-    stochastic radial basis function method for the global optimization of expensive functions
-    (INFORMS Journal on Computing 19, 2007) weighs an estimate and this distance, too, by weights
-    that go through a cycle.
+    it is better to change few at once. Neither constants nor trials in flight count. Regis,
+    Shoemaker: A stochastic radial basis function method for the global optimization of expensive
+    functions (INFORMS Journal on Computing 19, 2007) weighs an estimate and this distance, too, by
+    weights that go through a cycle.
 
     The points that are as far as the last neighbour count alike, each for its part of the places
     that nearer ones leave: which of them `numpy.argpartition` returns depends on the processor.
@@ -57,6 +57,7 @@ class Screen:
         self._space = space
         self._direction = direction
         self._choices = [axis for axis, domain in enumerate(space.values()) if is_unordered(domain)]
+        self._dimensions = max(sum(domain.size != 1 for domain in space.values()), 1)
         self._points = np.empty((_ROOM, len(space)))  # the first rows, as many as merits
         self._squares = np.empty_like(self._points)  # of offsets from a point
         self._merits: list[float] = []
@@ -87,7 +88,7 @@ class Screen:
         merits = np.array(self._merits)
         ranks = np.searchsorted(np.sort(merits), merits)  # number of worse points
         count = min(NEIGHBOURS, len(merits))
-        dimensions = len(self._space)
+        dimensions = self._dimensions
         weight = len(merits) / EXPLORING * min(1, FEW / dimensions) / math.sqrt(dimensions)
         promise = []
         for point in points:

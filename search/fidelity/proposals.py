@@ -17,9 +17,8 @@ from search.evolution.settings import EvolutionSettings
 from search.evolution.steady_state import COLLAPSED
 from search.sequential.bayesian import DESIGN, LEAST
 from search.sequential.promising import Promising
-from search.space.domains import is_unordered
 from search.space.sampling import TRIES, latin_hypercube
-from search.space.spaces import Space
+from search.space.spaces import Float, Space
 from search.space.tried import Tried
 
 _CANDIDATES = 5
@@ -132,13 +131,12 @@ class Modelled:
     ) -> None:
         from search.sequential.evidence import Evidence  # late: scikit-learn takes a second
 
-        categorical = [is_unordered(domain) for domain in space.values()]
         self._direction = direction
         self._tried = tried
         self._last = max(rungs - 1, 1)
         self._counts = [0] * rungs  # values of each rung
         self._design = latin_hypercube(DESIGN, len(space), rng)
-        self._evidence = Evidence([*categorical, False])
+        self._evidence = Evidence([*space.values(), Float(0.0, 1.0)])  # the last: the rung
         self._promising = Promising(space, rng, lambda snapped: not tried.has_snapped(snapped))
 
     def propose(

@@ -17,7 +17,6 @@ from search.checks import check_flag, make_plain
 from search.searcher import Problem, Searcher
 from search.sequential.promising import Promising
 from search.sequential.sequential_search import SequentialSearch
-from search.space.domains import is_unordered
 from search.space.sampling import latin_hypercube, random_point
 from search.trial import Outcome, Trial
 from search.values import identity
@@ -95,8 +94,7 @@ class BayesianSearch(SequentialSearch):
         super().__init__(problem, random.Random(), repeats=settings.noisy)
         self._noisy = settings.noisy
         self._seed = problem.rng.getrandbits(64)
-        categorical = [is_unordered(domain) for domain in self._space.values()]
-        self._evidence = Evidence(categorical)
+        self._evidence = Evidence(list(self._space.values()))
         self._promising = Promising(self._space, self._rng, self._may_try)
         count = max(DESIGN - len(self._points) - len(problem.known), 0)
         self._design = latin_hypercube(count, len(self._space), problem.rng)

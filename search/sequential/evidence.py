@@ -19,6 +19,7 @@ from search.sequential.gaussian_process import (
     log_expected_improvement,
     normalized,
 )
+from search.space.domains import Domain, is_unordered
 
 Array = npt.NDArray[np.float64]
 
@@ -36,11 +37,12 @@ class Evidence:
     """The data of a model, which depend on the outcomes alone, and the model.
 
     Args:
-        categorical: Whether each coordinate is a category.
+        domains: What each coordinate of a point encodes.
     """
 
-    def __init__(self, categorical: Sequence[bool]) -> None:
-        self._categorical = categorical
+    def __init__(self, domains: Sequence[Domain]) -> None:
+        self._categorical = [is_unordered(domain) for domain in domains]
+        self._dimensions = max(sum(domain.size != 1 for domain in domains), 1)
         self._points: list[list[float]] = []
         self._merits: list[float] = []
         self._theta: tuple[int, Array] = 0, np.empty(0)  # number of points, fitted to them
@@ -95,7 +97,7 @@ class Evidence:
         count = len(self._points)
         count -= count % (1 + count // 20)
         if self._theta[0] != count:
-            self._theta = count, fit(*self._data(count), self._categorical)
+            self._theta = count, fit(*self._data(count), self._categorical, self._dimensions)
         return self._theta[1]
 
     def _data(self, count: int) -> tuple[Array, Array]:

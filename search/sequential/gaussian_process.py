@@ -97,16 +97,21 @@ class GaussianProcess:
         return mean, np.sqrt(np.maximum(std**2 - self._noise, 1e-12))
 
 
-def fit(points: Array, values: Array, categorical: Sequence[bool]) -> Array:
+def fit(points: Array, values: Array, categorical: Sequence[bool], dimensions: int) -> Array:
     """Return the most probable logarithms of length scales and noise variance (theta).
 
     The mode of the posterior, from one start: with few points the likelihood alone has many modes.
+
+    Args:
+        points: Points of the unit cube, one per row.
+        values: Values of mean about 0 and standard deviation about 1.
+        categorical: Whether each coordinate is a category.
+        dimensions: The number of coordinates that are not constant, at least 1.
     """
-    kernel = _kernel(categorical)
+    kernel = _kernel(categorical, dimensions)
     regressor = GaussianProcessRegressor(kernel, optimizer=None).fit(points, values)
-    dimensions = len(categorical)
-    mean = np.full(dimensions + 1, LENGTH[0] + math.log(dimensions) / 2)
-    deviation = np.full(dimensions + 1, LENGTH[1])
+    mean = np.full(len(kernel.theta), LENGTH[0] + math.log(dimensions) / 2)
+    deviation = np.full(len(kernel.theta), LENGTH[1])
     mean[-1], deviation[-1] = NOISE
 
     def loss(theta: Array) -> tuple[float, Array]:
@@ -127,9 +132,9 @@ def fit(points: Array, values: Array, categorical: Sequence[bool]) -> Array:
     return theta
 
 
-def _kernel(categorical: Sequence[bool]) -> Any:
-    dimensions = len(categorical)
-    lengths = np.full(dimensions, 0.5 * math.sqrt(dimensions))
+def _kernel(categorical: Sequence[bool], dimensions: int = 1) -> Any:
+    """Return the kernel, with length scales from which `fit` starts for so many dimensions."""
+    lengths = np.full(len(categorical), 0.5 * math.sqrt(dimensions))
     return MixedMatern(lengths, _LENGTHS, tuple(categorical)) + WhiteKernel(1e-3, _NOISES)
 
 

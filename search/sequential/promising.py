@@ -42,6 +42,8 @@ class Promising:
         self._rng = rng
         self._may_try = may_try
         self._categorical = tuple(is_unordered(domain) for domain in space.values())
+        varied = [axis for axis, domain in enumerate(space.values()) if domain.size != 1]
+        self._varied = np.array(varied or [0])  # one at least, also where all are constant
 
     def point(
         self, score: Callable[[Array], Array], good: Array
@@ -75,13 +77,16 @@ class Promising:
     def _near(
         self, points: Array, distances: Array | float, generator: np.random.Generator
     ) -> Array:
-        """Return points with about a third of the coordinates, and at least one, moved."""
-        count, dimensions = points.shape
+        """Return points with about a third of the coordinates, and at least one, moved.
+
+        That one is not constant, if any is not.
+        """
         moved = points + distances * generator.normal(size=points.shape)
         moved = np.clip(np.where(moved < 0, -moved, np.where(moved > 1, 2 - moved, moved)), 0, 1)
         moved = np.where(self._categorical, generator.random(points.shape), moved)
-        chosen = generator.random(points.shape) < max(0.3, 1.5 / dimensions)
-        chosen[np.arange(count), generator.integers(dimensions, size=count)] = True
+        chosen = generator.random(points.shape) < max(0.3, 1.5 / len(self._varied))
+        one = self._varied[generator.integers(len(self._varied), size=len(points))]
+        chosen[np.arange(len(points)), one] = True
         return np.where(chosen, moved, points)
 
     def _new(self, points: Array) -> Array:

@@ -49,18 +49,28 @@ def test_the_distance_counts_the_more_the_more_was_evaluated(evaluated, expected
     assert made.most_promising(list(points.values())) == points[expected]
 
 
-def test_the_distance_counts_less_with_many_hyperparameters():
-    def far_is_chosen(dimensions, evaluated):
-        space = Space.of_bounds({f"x{axis}": [0.0, 1.0] for axis in range(dimensions)})
-        ends = [([0.0] * dimensions, 1.0), ([1.0] * dimensions, 2.0)]
-        near, far = [0.9] * dimensions, [0.4] * dimensions
-        made = screen(ends * (evaluated // 2), space=space)
+def least_for_far(dimensions, constants=0):
+    """Return with how many evaluated points a far one is chosen, rather than one near the best."""
+    bounds = {f"x{axis}": [0.0, 1.0] for axis in range(dimensions)}
+    space = Space.of_bounds(bounds | {f"c{axis}": [4, 4] for axis in range(constants)})
+    low, high, near, far = ([x] * dimensions + [0.5] * constants for x in (0.0, 1.0, 0.9, 0.4))
+
+    def far_is_chosen(evaluated):
+        made = screen([(low, 1.0), (high, 2.0)] * (evaluated // 2), space=space)
         return made.most_promising([near, far]) == far
 
+    return next(n for n in range(10, 999, 2) if far_is_chosen(n))
+
+
+def test_the_distance_counts_less_with_many_hyperparameters():
     # The shares of the diagonal are the same with any number of hyperparameters.
-    least = {d: next(n for n in range(10, 999, 2) if far_is_chosen(d, n)) for d in (2, 10, 20, 40)}
+    least = {dimensions: least_for_far(dimensions) for dimensions in (2, 10, 20, 40)}
     assert least[2] == least[10]
     assert [least[20] / least[10], least[40] / least[10]] == pytest.approx([2, 4], rel=0.05)
+
+
+def test_constants_do_not_count():
+    assert least_for_far(2, constants=18) == least_for_far(2)
 
 
 def test_only_the_nearest_count():

@@ -52,7 +52,7 @@ def test_the_gradient_of_the_kernel_is_that_of_its_values():
 def test_a_function_is_learnt_with_its_irrelevant_coordinates():
     values = np.sin(6 * POINTS[:, 0])
     categorical = (False,) * 3
-    theta = fit(POINTS, values, categorical)
+    theta = fit(POINTS, values, categorical, 3)
     lengths = np.exp(theta[:3])
     assert lengths[0] < 0.2 * min(lengths[1], lengths[2])
     process = GaussianProcess(POINTS, values, theta, categorical)
@@ -66,7 +66,7 @@ def test_a_function_is_learnt_with_its_irrelevant_coordinates():
 def test_noise_is_learnt():
     points = RNG.random((80, 1))
     values = np.sin(6 * points[:, 0]) + RNG.normal(scale=0.3, size=80)
-    theta = fit(points, values, (False,))
+    theta = fit(points, values, (False,), 1)
     assert math.exp(theta[-1]) == pytest.approx(0.09, rel=0.4)
     process = GaussianProcess(points, values, theta, (False,))
     assert process.predict(points)[1].max() < 0.25  # of the function, without the noise

@@ -2,8 +2,8 @@ import random
 
 import numpy as np
 
-from search.sequential.promising import Promising
-from search.space.spaces import Float, Integer, Space
+from search.sequential.promising import NEAR, RANDOM, Promising
+from search.space.spaces import Choice, Float, Integer, Space
 
 SPACE = Space({"x": Float(0.0, 1.0), "n": Integer(1, 4)})
 GOOD = np.array([[0.9, 0.875]])
@@ -40,3 +40,16 @@ def test_the_only_point_that_may_be_tried_is_found_once():
     point = Promising(space, random.Random(0), may_try).point(noted, np.array([[0.125]]))
     assert point == ([0.625], 0.0)
     assert scored == [[0.625]]
+
+
+def test_each_candidate_differs_whatever_constants_there_are():
+    space = Space({"x": Float(0.0, 1.0)} | {f"c{axis}": Choice(["only"]) for axis in range(9)})
+    scored = []
+
+    def noted(points):
+        scored.append(len(points))
+        return np.zeros(len(points))
+
+    good = np.array([[0.3] + [0.5] * 9])
+    Promising(space, random.Random(0), lambda snapped: True).point(noted, good)
+    assert scored[0] == RANDOM + NEAR
