@@ -53,7 +53,7 @@ class StudentRacing(Racing):
     Few repeats say little about the variance of the differences. So the test takes the median of
     the variances of all trials before, corrected for its bias. If the trial's own variance is
     larger, it takes this one, and if it is more than ten times as large, its own degrees of
-    freedom, too. Repeats without a value are left out.
+    freedom, too. Repeats without a value are left out, and trials without any difference.
 
     The value of a stopped trial is the best mean plus the mean of its differences from the best
     trial: a mean of its own repeats alone would depend on how hard these are.
@@ -170,7 +170,8 @@ class _StudentJudge(_RacingJudge):
     def _learn(self, differences: Sequence[float]) -> None:
         known = _finite(differences)
         degrees = len(known) - 1
-        if degrees > 0:
+        # A twin of the best trial, equal in each repeat, shows nothing about the noise.
+        if degrees > 0 and any(known):
             # By Wilson and Hilferty (1931), the median of chi-squared, divided by its degrees.
             bias = (1 - 2 / (9 * degrees)) ** 3
             insort(self._variances, _variance(known) / bias)

@@ -146,6 +146,13 @@ def test_no_trial_is_stopped_by_the_noise_between_the_best_and_its_twins():
     assert raced(it, 3, [0.879, 0.785, 1.0, 0.95, 0.98, 0.97]) is None
 
 
+def test_exact_twins_of_the_best_do_not_show_that_there_is_no_noise():
+    it = StudentRacing().start(Direction.MAX)
+    for trial in range(4):
+        assert raced(it, trial, KNOWN[0]) is None
+    assert raced(it, 4, [0.88, 0.78, 0.98, 0.92, 0.96]) is None
+
+
 def test_a_trial_whose_mean_difference_is_an_advantage_is_not_stopped():
     """Though most of its repeats are worse, and its own mean is below that of all repeats."""
     it = judge()
