@@ -97,6 +97,7 @@ class EpochsOfFit:
         self._repeat = repeat
         self._fit = fit
         self._before = before
+        self._first = min(before, default=0)  # later in a trial that resumes from another one
 
     def add(self, epoch: int, logs: dict[str, float]) -> None:
         """Add an epoch of this attempt, with what Keras' History has of its logs."""
@@ -104,15 +105,15 @@ class EpochsOfFit:
         self._trained.add(_Line(self._repeat, self._fit, Report(epoch, own)))
 
     def has_all_before(self, epoch: int) -> bool:
-        """Return whether the attempts before have trained each epoch before this one."""
-        return all(earlier in self._before for earlier in range(epoch))
+        """Return whether the attempts before have trained each of the trial's epochs before it."""
+        return all(earlier in self._before for earlier in range(self._first, epoch))
 
     def complete(self, history: Any) -> None:
         """Put the epochs of the attempts before into the History of this one, before its own."""
-        first = min(history.epoch, default=len(self._before))
+        first = min(history.epoch, default=self._first + len(self._before))
         if not self.has_all_before(first):  # it began later, without a checkpoint
             return
-        earlier = [self._before[epoch] for epoch in range(first)]
+        earlier = [self._before[epoch] for epoch in range(self._first, first)]
         history.epoch[:0] = [report.step for report in earlier]
         for name in {name: None for report in earlier for name in report.metrics}:
             values = [report.metrics[name] for report in earlier if name in report.metrics]

@@ -132,6 +132,26 @@ def test_a_retried_fit_trains_no_epoch_after_the_last_one(tmp_path):
     assert retried.metrics["steps"] == lost.metrics["steps"] == 3.0
 
 
+@pytest.mark.slow
+@pytest.mark.contract
+@pytest.mark.parametrize(("limit", "lost_before"), [(9, 7), (9, None), (6, None)])
+def test_a_retried_fit_that_resumes_from_another_trial_has_all_of_its_epochs(
+    tmp_path, limit, lost_before
+):
+    """It was lost in an epoch, or once it had trained and saved all of them."""
+    pytest.importorskip("tensorflow")
+    short, whole, lost, retried = (tmp_path / name for name in ("short", "whole", "lost", "again"))
+    run(fit, short, 3, "loss", rate=1.0)
+    for folder in (whole, lost):
+        shutil.copytree(short / "checkpoint", folder / "checkpoint")
+    expected = run(fit, whole, limit, "loss", rate=1.0)
+    run(functools.partial(fit, lost_before=lost_before), lost, limit, "loss", rate=1.0)
+    hand_on(lost, retried)
+    outcome = run(fit, retried, limit, "loss", number=2, rate=1.0)
+    assert (outcome.status, outcome.step) == ("finished", limit - 1)
+    assert outcome.value == pytest.approx(expected.value)
+
+
 def test_a_retried_fit_without_its_earlier_epochs_trains_one_more(tmp_path):
     """As of a run of the version before: a History without epochs would have no value."""
     pytest.importorskip("tensorflow")

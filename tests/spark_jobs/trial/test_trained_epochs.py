@@ -43,6 +43,14 @@ def test_later_attempts_have_the_epochs_before_their_own_too(tmp_path):
     assert trained(tmp_path, (0, [9.0])) == [([0], {"loss": [9.0]})]  # without a checkpoint
 
 
+def test_those_of_a_trial_that_resumes_from_another_one_begin_later(tmp_path):
+    trained(tmp_path, (3, [5.0, 4.0]))
+    assert trained(tmp_path, (5, [9.0])) == [([3, 4, 5], {"loss": [5.0, 4.0, 9.0]})]
+    assert trained(tmp_path, (6, [])) == [([3, 4, 5], {"loss": [5.0, 4.0, 9.0]})]
+    assert trained(tmp_path, (3, [2.0])) == [([3], {"loss": [2.0]})]
+    assert trained(tmp_path, (7, [1.0])) == [([7], {"loss": [1.0]})]  # it would lack one
+
+
 def test_no_fit_has_the_epochs_of_another_one(tmp_path):
     """A later attempt may skip the first fit, so the second one would be taken for it."""
     trained(tmp_path, (0, [5.0, 4.0]), (0, [3.0, 2.0]))
