@@ -39,28 +39,34 @@ class NextAttempts:
         """Keep the outcomes found in trial folders."""
         self._left = {found.trial: found for found in left}
 
-    def end_found(self, trial: Trial) -> tuple[Attempt, Outcome] | None:
-        """Return the outcome in a trial's folder, with its attempt; None if the trial has to run.
+    def end_found(self, trial: Trial, stop: str = "") -> tuple[Attempt, Outcome] | None:
+        """Return the outcome in a trial's folder, with its attempt; None if it has no such end.
 
-        Call it once, before the trial runs.
+        Call it once, before the trial runs; `stop` as for `is_retried`.
         """
         left = self._left.pop(trial.id, None)
         if left is None:
             return None
         if end := left.end_of(trial):
             attempt, outcome = end[0], self._held(end[1])
-            if not self.is_retried(outcome):
+            if not self.is_retried(outcome, stop):
                 return attempt, outcome
         self._least[trial.id] = left.attempts + 1
         return None
 
-    def is_retried(self, outcome: Outcome) -> bool:
-        """Return whether a trial with this outcome, whose objectives were checked, runs again."""
+    def is_retried(self, outcome: Outcome, stop: str = "") -> bool:
+        """Return whether a trial with this outcome, whose objectives were checked, runs again.
+
+        Args:
+            outcome: The outcome.
+            stop: Why the trial had to stop, or ''. It ends as stopped then instead of running
+                again, so it needs no retry.
+        """
         error = outcome.error
         return (
             error is not None
             and error.kind in self._retry_on
-            and self._state.retried[outcome.trial] < self._retries
+            and (bool(stop) or self._state.retried[outcome.trial] < self._retries)
         )
 
     def first(self, trial: Trial) -> Attempt:

@@ -230,7 +230,7 @@ class Trials:
         self._attempts.found(left)
         for trial in sorted(self.state.waiting):
             running = before[trial]
-            if not self._end_by_folder(running.attempt.trial) and running.stop:
+            if not self._end_by_folder(running.attempt.trial, running.stop) and running.stop:
                 # a stopped trial does not run again
                 last = self._judge.stopped(trial, running.stop, running.last, 0.0)
                 self._end(running.attempt, last)
@@ -290,7 +290,7 @@ class Trials:
         if running is None:
             return False
         outcome = self._judge.held(outcome)
-        if outcome.error is not None and self._attempts.is_retried(outcome):
+        if outcome.error is not None and self._attempts.is_retried(outcome, running.stop):
             self._retry(running, slot, outcome.error, outcome.seconds)
         else:
             self._end(running.attempt, outcome)
@@ -340,9 +340,9 @@ class Trials:
                 return self._attempts.first(trial)
         return None
 
-    def _end_by_folder(self, trial: Trial) -> bool:
-        """Take the outcome in a trial's folder; return False if the trial has to run."""
-        end = self._attempts.end_found(trial)
+    def _end_by_folder(self, trial: Trial, stop: str = "") -> bool:
+        """Take the outcome in a trial's folder; return False if that does not end the trial."""
+        end = self._attempts.end_found(trial, stop)
         if end is None:
             return False
         self._recorder.planned(end[0], ())

@@ -1074,18 +1074,21 @@ def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
     assert search.ask("1.0.1") == Stop()
 
 
-def test_a_trial_that_was_to_stop_when_its_driver_died_does_not_run_again(tmp_path):
-    rules = {"stopping": [Threshold(upper=1.0)], "optimization_key": "metric"}
+@pytest.mark.parametrize(("retries", "fails"), [(3, False), (3, True), (0, True)])
+def test_a_trial_that_was_to_stop_when_its_driver_died_does_not_run_again(tmp_path, retries, fails):
+    rules = {"stopping": [Threshold(upper=1.0)], "optimization_key": "metric", "retries": retries}
     first = Search(tmp_path, points(2), **rules)
     for slot in ("1.0.0", "1.1.0"):
         first.hello(slot)
         work = first.ask(slot)
         first.report(slot, work, 1, metric=0.5 + 4.5 * work.trial.id)
     first.journal.close()
+    failed = work, Outcome.failed(1, "machine", "the disk is full")
+    left = [LeftBehind(1, 1, (failed,))] if fails else []
     records = list(read_records(read_journal(first.paths.journal), "the journal"))
     with Journal(first.paths.journal, 2) as journal:
         later = make_coordinator(points(2), first.paths, journal, **rules)
-        later.trials.begin(begun(len(records), 2), records)
+        later.trials.begin(begun(len(records), 2), records, left)
         [result] = later.trials.results
         assert (result.id, result.status, result.value) == (1, "stopped", 5.0)
         assert "above the threshold" in result.reason
@@ -1148,8 +1151,9 @@ def test_a_trial_that_lost_a_race_has_a_value_that_is_comparable_with_others(sta
     assert search.records("finished")[-1]["outcome"]["value"] == told[-1]
 
 
-def test_a_trial_that_is_to_stop_and_fails_does_not_run_again(start):
-    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
+@pytest.mark.parametrize("retries", [3, 0])
+def test_a_trial_that_is_to_stop_and_fails_does_not_run_again(start, retries):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)], retries=retries)
     work = search.ask("1.0.0")
     assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
     assert search.fail("1.0.0", work, "machine", "the disk is full") == Stop()
