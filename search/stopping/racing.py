@@ -214,4 +214,5 @@ def mean(numbers: Collection[float]) -> float:
     try:
         return fmean(numbers)
     except (OverflowError, ValueError):  # the sum of finite numbers may be too large for a float
-        return sum(number / len(numbers) for number in numbers)
+        average = sum(number / len(numbers) for number in numbers)
+        return min(max(average, min(numbers)), max(numbers))  # a share may be rounded up

@@ -9,7 +9,7 @@ from scipy.stats import t
 
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.stopping.racing import StudentRacing, WilcoxonRacing
+from search.stopping.racing import StudentRacing, WilcoxonRacing, mean
 from tests.benchmarks.searches.racing import race
 
 
@@ -244,6 +244,17 @@ def test_penalties_as_large_as_a_float_can_be_are_compared():
     it = judge(Direction.MIN)
     raced(it, 0, [sys.float_info.max] * 6)
     assert raced(it, 1, [1.0] * 6) is None
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_mean_of_three_of_the_largest_floats_is_that_float(sign):
+    """A third of it is rounded up."""
+    assert mean([sign * sys.float_info.max] * 3) == sign * sys.float_info.max
+
+
+def test_infinite_numbers_have_an_infinite_mean_or_none():
+    assert mean([math.inf, 1.0, sys.float_info.max, sys.float_info.max]) == math.inf
+    assert math.isnan(mean([math.inf, -math.inf, 1.0]))
 
 
 def test_one_trial_of_penalties_hides_no_other_from_the_test():
