@@ -120,6 +120,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         # ValueError for any other text, and for times that have no seconds since 1970.
         datetime.datetime.fromisoformat(self.created).timestamp()
 
+    @property
+    def trains_a_population(self) -> bool:
+        """Whether it is population based training, also of each group of `search_each`."""
+        searcher = self.algorithm.get("searcher")
+        innermost = searcher if isinstance(searcher, dict) else self.algorithm
+        return innermost.get("type") == "population based training"
+
 
 class BestTrial(Outcome, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trial of the summary: its outcome, and its hyperparameters.

@@ -72,7 +72,7 @@ def known_of(runs: Sequence[str], space: Space, settings: Settings) -> list[Eval
 def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
     with run_given_as("warm_start"), opened(name) as reader:
         run = read_run(reader.paths)
-    if _trains_a_population(run):
+    if run.manifest.trains_a_population:
         raise InvalidArgument(
             "warm_start",
             "runs of other searches than population_based_training",
@@ -101,12 +101,6 @@ def _in_full(trials: Sequence[TrialResult], by: str | None) -> list[TrialResult]
             finished.setdefault(group, {}).setdefault(steps, []).append(trial)
     longest = {trial.id for by_steps in finished.values() for trial in by_steps[max(by_steps)]}
     return [trial for trial in trials if trial.status == "failed" or trial.id in longest]
-
-
-def _trains_a_population(run: Run) -> bool:
-    searcher = run.manifest.algorithm.get("searcher")  # of each group of `search_each`
-    innermost = searcher if isinstance(searcher, dict) else run.manifest.algorithm
-    return innermost.get("type") == "population based training"
 
 
 def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:

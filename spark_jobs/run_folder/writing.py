@@ -170,7 +170,14 @@ def with_patience(
     )
 
 
-def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, to: Path) -> None:
+def hand_on_checkpoint(
+    files: WritableFiles,
+    root: Location,
+    attempt: Attempt,
+    to: Path,
+    *,
+    from_parent: bool = False,
+) -> None:
     """Copy the checkpoint folder that an attempt resumes from into its own folder, if any.
 
     It is that of the last attempt before that has one, with its file of trained epochs; else that
@@ -184,6 +191,7 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
         root: The run's folder.
         attempt: The attempt that is about to start.
         to: Its checkpoint folder.
+        from_parent: Whether only the parent's checkpoint counts.
 
     Raises:
         OSError: A checkpoint cannot be read.
@@ -198,7 +206,7 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
     except FileNotFoundError:  # no attempt has stored anything yet
         return
     own = attempts_in([*there, this.name], trial.id)
-    names = own[own.index(this.name) + 1 :]
+    names = [] if from_parent else own[own.index(this.name) + 1 :]
     names += [] if trial.parent is None else attempts_in(there, trial.parent)
     for name in names:
         source = trials.below(f"{name}/{CHECKPOINT}")

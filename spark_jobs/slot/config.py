@@ -31,6 +31,8 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
         in_gangs: Whether several slots may run a trial together.
         worker_ports: The ports on which they may listen for each other.
         one_host: Whether all slots are on the driver's host.
+        from_parent: Whether each attempt starts from the checkpoint of the trial's parent, a retry
+            too.
     """
 
     address: Address
@@ -50,3 +52,4 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     in_gangs: bool = False
     worker_ports: Ports = DEFAULT_PORTS
     one_host: bool = False
+    from_parent: bool = False

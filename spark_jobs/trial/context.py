@@ -193,11 +193,12 @@ def logdir() -> str:
 def checkpoint_dir() -> str:
     """Return the trial's checkpoint folder, which is stored with the trial.
 
-    When a trial is retried, since its executor was lost, the folder has the checkpoints of the
-    attempt before; in `population_based_training` and `hyperband_search` those of the trial that it
-    resumes from. It is empty if the trial starts from scratch, and outside a trial. With `repeats=`
-    each repeat has its own. All workers of a trial get the same checkpoints; those that rank 0
-    saves are stored.
+    In `population_based_training` and `hyperband_search` the folder has the checkpoints of the
+    trial that it resumes from. When a trial is retried, since its executor was lost, it has those
+    of the attempt before; not so in `population_based_training`, where each attempt trains the
+    whole generation. It is empty if the trial starts from scratch, and outside a trial. With
+    `repeats=` each repeat has its own. All workers of a trial get the same checkpoints; those that
+    rank 0 saves are stored.
     """
     context = _current.get()
     folder = os.path.join(logdir(), CHECKPOINT)

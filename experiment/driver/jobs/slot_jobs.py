@@ -341,6 +341,8 @@ class SlotJobs:
             in_gangs=self.settings.workers.are_several,
             worker_ports=self.prepared.worker_ports,
             one_host=self.session.on_this_host,
+            # A member cannot know how much of its generation a lost attempt had trained.
+            from_parent=self.prepared.manifest.trains_a_population,
         )
 
     def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:

@@ -441,13 +441,13 @@ class TestCheckpoints:
 
     @pytest.fixture
     def given(self, in_place, tmp_path):
-        def given(trial, number, parent=None, *, begun=True):
+        def given(trial, number, parent=None, *, begun=True, **arguments):
             attempt = Attempt(Trial(trial, {}, parent=parent), number)
             name = attempt_name(trial, number)
             if begun:
                 Path(in_place.location.path, name).mkdir(parents=True, exist_ok=True)
             to = tmp_path / "given" / name / "checkpoint"
-            hand_on_checkpoint(in_place.files, in_place.location, attempt, to)
+            hand_on_checkpoint(in_place.files, in_place.location, attempt, to, **arguments)
             if not to.exists():
                 return {}
             files = [path for path in to.rglob("*") if path.is_file()]
@@ -484,6 +484,12 @@ class TestCheckpoints:
         keep(3, 1, model_keras=b"of the parent")
         keep(7, 1, model_keras=b"its own")
         assert given(7, 2, parent=3) == {"model.keras": b"its own"}
+
+    def test_checkpoints_of_the_parent_alone_are_handed_on_if_told_so(self, keep, given):
+        keep(3, 1, model_keras=b"of the parent")
+        keep(7, 1, model_keras=b"its own")
+        assert given(7, 2, parent=3, from_parent=True) == {"model.keras": b"of the parent"}
+        assert given(7, 3, from_parent=True) == {}
 
     def test_a_first_attempt_begins_with_the_parents_newest_checkpoint(self, keep, given):
         keep(3, 1, model_keras=b"1")

@@ -66,6 +66,31 @@ def test_candidates_resume_from_their_parents_checkpoints(spark, logdir):
     assert (algorithm["popsize"], algorithm["quantile"]) == (4, 0.25)
 
 
+def test_a_member_that_runs_again_trains_one_generation(spark, logdir):
+    """It is lost once it has saved its checkpoint, in the first and in the second generation."""
+
+    def train(rate):
+        state = Path(experiment.checkpoint_dir(), "generations")
+        generations = int(state.read_text()) + 1 if state.exists() else 1
+        state.write_text(str(generations))
+        if Path(experiment.logdir()).name in {"000000", "000004"}:  # the first attempts
+            raise ConnectionError("lost")
+        return generations
+
+    result = experiment.population_based_training(
+        spark,
+        train,
+        {"rate": [0.0, 1.0]},
+        popsize=4,
+        generations=1,
+        retry_on=("user error",),
+        logdir=logdir,
+        **QUIET,
+    )
+    assert [trial.id for trial in result.trials if trial.logdir.endswith("-2")] == [0, 4]
+    assert [trial.value for trial in result.trials] == [1.0] * 4 + [2.0] * 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
