@@ -145,16 +145,20 @@ class Judge:
         return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
 
     def _estimated(self, outcome: Outcome) -> Outcome:
-        """Return an outcome with the value that a rule estimates for a trial that it stopped."""
-        if self._own is None or outcome.status != "stopped" or outcome.value is None:
+        """Return an outcome with the value that a rule estimates for a trial that it stopped.
+
+        Also without a value of its own, as of a trial with repeats that was lost.
+        """
+        if self._own is None or outcome.status != "stopped":
+            return outcome
+        if outcome.value is None and outcome.objective is not None:  # of another metric, or NaN
             return outcome
         value = self._own.estimate(outcome.trial)
         if value is None:
             return outcome
-        metrics = dict(outcome.metrics)
-        if outcome.objective in metrics:
-            metrics[outcome.objective] = value
-        return replace(outcome, value=value, metrics=metrics)
+        name = self._state.objective_with(outcome)
+        metrics = outcome.metrics if name is None else {**outcome.metrics, name: value}
+        return replace(outcome, value=value, objective=name, metrics=metrics)
 
     def _held_to_one(self, outcome: Outcome) -> Outcome:
         """Return an outcome after a check of its objective's name."""

@@ -1113,7 +1113,8 @@ def test_a_trial_with_repeats_that_is_to_stop_and_is_lost_has_no_value(start):
     assert (result.status, result.value) == ("stopped", None)
 
 
-def test_a_trial_that_lost_a_race_has_a_value_that_is_comparable_with_others(start):
+@pytest.mark.parametrize("end", ["it answers", "it is ended", "its slot is lost"])
+def test_a_trial_that_lost_a_race_has_a_value_that_is_comparable_with_others(start, end):
     """Its own mean, of the repeats that were easy, would be the best one."""
     told = []
 
@@ -1144,7 +1145,12 @@ def test_a_trial_that_lost_a_race_has_a_value_that_is_comparable_with_others(sta
             for step, value in ((1, 2.5), (2, -1.5))
         ][-1]
     )
-    search.hand_in("1.0.0", work.number, stopped(work.trial.id, fmean([-1.5, 2.5, -1.5, 2.5])))
+    if end == "its slot is lost":
+        search.coordinator.ends.slots_lost(["1.0.0"])
+    else:
+        value = fmean([-1.5, 2.5, -1.5, 2.5])
+        answer = stopped(3, value) if end == "it answers" else Outcome(3, "stopped")
+        search.hand_in("1.0.0", work.number, answer)
     assert told[-1] == pytest.approx(-0.5)
     result = search.coordinator.trials.results[-1]
     assert result.value == result.metrics["metric"] == told[-1]
