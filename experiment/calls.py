@@ -194,8 +194,8 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             None for 20, or for as many as the run to resume has. Not with `generational` or several
             objectives.
         points: Configurations to try first, counted among the trials, at most `popsize` with
-            `generational`: dicts of hyperparameter to value. Hyperparameters left out are drawn; a
-            value may lie between two steps of its domain.
+            `generational` and one objective: dicts of hyperparameter to value. Hyperparameters left
+            out are drawn; a value may lie between two steps of its domain.
         warm_start: Prior observations: a run, by its folder or `Result`, or a list of runs, whose
             finished and failed trials the search learns from; of `hyperband_search`, only the
             longest of the finished ones. They are not counted among the trials, and the best of
@@ -320,7 +320,8 @@ def bayesian_search(
         train: See `launch`.
         bounds: The search space; see `evolutionary_search`.
         direction: 'max' or 'min'.
-        samples: Number of trials, up to a few hundreds; beyond, `evolutionary_search` is better.
+        samples: Number of trials, tens or a few hundreds. From about 50 on `evolutionary_search` is
+            as good, and needs less of the driver's time.
         noisy: Whether evaluations of the same configuration differ. Then the search compares the
             model's predictions, not single values, and may repeat a configuration.
         points: See `evolutionary_search`.

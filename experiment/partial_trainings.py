@@ -37,8 +37,9 @@ def population_based_training(  # noqa: PLR0917  # their order is part of the ca
     """Train a population; the worst members copy the best, with changed hyperparameters.
 
     `popsize * (generations + 1)` trials. Each trains for a part of the whole: it resumes from the
-    checkpoint in `experiment.checkpoint_dir()`, if there is one, and saves its own there. A member
-    whose trial failed or was stopped counts as the worst. Jaderberg et al., Population Based
+    checkpoint in `experiment.checkpoint_dir()`, if there is one, and saves its own there. A trial
+    that runs again, since its executor was lost, begins with the same checkpoint as before. A
+    member whose trial failed or was stopped counts as the worst. Jaderberg et al., Population Based
     Training of Neural Networks (2017).
 
     Args:

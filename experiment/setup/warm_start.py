@@ -18,6 +18,7 @@ from experiment.run_files.loading import Run, find_run, opened, read_run, run_gi
 from experiment.setup.resuming import manifest_of, space_differences
 from experiment.setup.settings import Settings
 from search.errors import InvalidArgument, shown
+from search.grouped import spaces_of_groups
 from search.space.points import read_first_points
 from search.space.spaces import Space
 from search.trial import Evaluated
@@ -83,7 +84,7 @@ def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
     if differences := list(_differences(run, space, settings)):
         expected = "runs of the same space, direction and objective"
         raise InvalidArgument("warm_start", expected, f"{name!r}: " + "; ".join(differences))
-    trials = _in_full(run.result.trials, run.manifest.algorithm.get("by"))
+    trials = _in_full(run.result.trials, next(iter(spaces_of_groups(run.manifest.algorithm)), None))
     return _evaluated(space, [trial for trial in trials if space.allows_params(trial.params)])
 
 

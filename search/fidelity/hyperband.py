@@ -219,7 +219,10 @@ class HyperbandSearch:
 
     @property
     def _highest(self) -> int:
-        """The highest rung that trials may reach: the last one, unless one before it ranks some."""
+        """The highest rung that trials may reach.
+
+        With `progressive` that of the growth, if at least two trials can be compared there.
+        """
         if self._growth is not None:
             highest = self._growth.highest
             if sum(bracket.ranked(highest) for bracket in self._brackets) > 1:

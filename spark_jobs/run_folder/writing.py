@@ -180,9 +180,9 @@ def hand_on_checkpoint(
 ) -> None:
     """Copy the checkpoint folder that an attempt resumes from into its own folder, if any.
 
-    It is that of the last attempt before that has one, with its file of trained epochs; else that
-    of the trial's parent. An attempt with other hyperparameters does not count: its number was
-    given again since the journal had lost its end.
+    It is that of the last attempt before that has one, with its file of trained epochs; else, or
+    with `from_parent`, that of the trial's parent. An attempt with other hyperparameters does not
+    count: its number was given again since the journal had lost its end.
     A lost attempt may still run on a host that the driver does not reach: a folder that changes
     while it is copied is copied again, and not used if that does not end.
 

@@ -105,7 +105,7 @@ class EpochsOfFit:
         self._trained.add(_Line(self._repeat, self._fit, Report(epoch, own)))
 
     def has_all_before(self, epoch: int) -> bool:
-        """Return whether the attempts before have trained each of the trial's epochs before it."""
+        """Return whether the attempts before have all epochs from their first one to this one."""
         return all(earlier in self._before for earlier in range(self._first, epoch))
 
     def complete(self, history: Any) -> None:

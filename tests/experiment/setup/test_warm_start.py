@@ -111,7 +111,7 @@ def test_the_longest_trials_of_each_group_are_prior_observations(tmp_path):
         value = length / 10 if status == "finished" else None
         return Outcome(trial.id, status, value, "accuracy", step=length)
 
-    algorithm = {"type": "search each", "searcher": {"type": "hyperband"}, "by": "optimizer"}
+    algorithm = {"type": "search each", "by": "optimizer", "bounds": {}}
     searcher = started(Hyperband, SPACE, max_epochs=9)
     search = make_spec("search_each", searcher, SPACE, algorithm=algorithm)
     run = make_run(tmp_path, search=search, outcome_of=outcome_of)
@@ -120,6 +120,11 @@ def test_the_longest_trials_of_each_group_are_prior_observations(tmp_path):
         ("adam", 0.3),
         *((name, 0.9) for name in BOUNDS["optimizer"] if name != "adam"),
     }
+
+
+def test_an_algorithm_of_ones_own_may_have_a_setting_named_by(make):
+    run = make(trials=3, algorithm={"type": "mine", "by": "age"})
+    assert len(known_of([str(run)], SPACE, ACCURACY)) == 3
 
 
 @pytest.mark.parametrize("order", [list(BOUNDS), list(reversed(BOUNDS))])
