@@ -15,7 +15,7 @@ import numpy as np
 from deap import base, tools
 
 from search.evolution.population_search import Individual
-from search.space.domains import is_unordered
+from search.space.domains import count_varying, is_unordered
 from search.space.sampling import latin_hypercube
 from search.space.spaces import Space
 
@@ -40,7 +40,7 @@ def make_toolbox(
         rng: The operators' generator.
     """
     if mutation is None:
-        mutation = 1 / max(sum(domain.size != 1 for domain in space.values()), 1)
+        mutation = 1 / count_varying(space.values())
     unordered = [is_unordered(domain) for domain in space.values()]
     toolbox = base.Toolbox()
     toolbox.register("population", latin_hypercube, popsize, len(space), rng)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.direction import Direction
-from search.space.domains import is_unordered
+from search.space.domains import count_varying, is_unordered
 from search.space.spaces import Space
 
 NEIGHBOURS = 5
@@ -57,7 +57,7 @@ class Screen:
         self._space = space
         self._direction = direction
         self._choices = [axis for axis, domain in enumerate(space.values()) if is_unordered(domain)]
-        self._dimensions = max(sum(domain.size != 1 for domain in space.values()), 1)
+        self._dimensions = count_varying(space.values())
         self._points = np.empty((_ROOM, len(space)))  # the first rows, as many as merits
         self._squares = np.empty_like(self._points)  # of offsets from a point
         self._merits: list[float] = []

@@ -26,7 +26,7 @@ class EvolutionSettings:
     Args:
         popsize: Number of individuals, at least 4, since a mutant is made of four different ones.
             Without `generational`, 8 to 10 are good up to 300 trials; 20 beyond, with 50 trials in
-            flight, or with a noisy objective. It need not grow with the number of trials in flight.
+            flight, or with a noisy objective. It may be less than the number of trials in flight.
         generations: Number of generations after the initial population, at least 1.
         crossover: Crossover rate CR of [0, 1]: the probability with which a coordinate is the
             mutant's; one of them is in any case.

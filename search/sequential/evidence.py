@@ -19,7 +19,7 @@ from search.sequential.gaussian_process import (
     log_expected_improvement,
     normalized,
 )
-from search.space.domains import Domain, is_unordered
+from search.space.domains import Domain, count_varying, is_unordered
 
 Array = npt.NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class Evidence:
 
     def __init__(self, domains: Sequence[Domain]) -> None:
         self._categorical = [is_unordered(domain) for domain in domains]
-        self._dimensions = max(sum(domain.size != 1 for domain in domains), 1)
+        self._dimensions = count_varying(domains)
         self._points: list[list[float]] = []
         self._merits: list[float] = []
         self._theta: tuple[int, Array] = 0, np.empty(0)  # number of points, fitted to them

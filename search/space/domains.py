@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeGuard
@@ -314,6 +314,11 @@ Domain: TypeAlias = Float | Integer | Choice
 def is_unordered(domain: Domain) -> TypeGuard[Choice]:
     """Return whether any two values of a domain are equally far apart."""
     return isinstance(domain, Choice) and not domain.ordered
+
+
+def count_varying(domains: Iterable[Domain]) -> int:
+    """Return how many domains are not constant; 1 if all are, since it is divided by."""
+    return max(sum(domain.size != 1 for domain in domains), 1)
 
 
 def nearest(domain: Float | Integer, value: float) -> float:

@@ -94,8 +94,12 @@ def run_attempt(
                     hide_events(files, root, trial.id, attempt.number)
             except OSError as error:  # TensorBoard averages the attempts, no reason to stop
                 tell(f"trial {trial.id} shows twice in TensorBoard: {error}")
-            hand_on = functools.partial(hand_on_checkpoint, from_parent=config.from_parent)
-            with_patience(lambda: hand_on(files, root, attempt, paths.checkpoint), say)
+            with_patience(
+                lambda: hand_on_checkpoint(
+                    files, root, attempt, paths.checkpoint, from_parent=config.from_parent
+                ),
+                say,
+            )
             if config.echo:  # of other ranks only errors: they print what rank 0 prints
                 logs = (paths.stderr,) if attempt.rank else (paths.stdout, paths.stderr)
                 reporter.follow(attempt, logs)

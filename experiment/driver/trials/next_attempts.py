@@ -55,12 +55,13 @@ class NextAttempts:
         return None
 
     def is_retried(self, outcome: Outcome, stop: str = "") -> bool:
-        """Return whether a trial with this outcome, whose objectives were checked, runs again.
+        """Return whether a trial with this outcome, whose objectives were checked, has not ended.
+
+        It runs again, or ends as stopped if it had to stop; that needs no retry.
 
         Args:
             outcome: The outcome.
-            stop: Why the trial had to stop, or ''. It ends as stopped then instead of running
-                again, so it needs no retry.
+            stop: Why the trial had to stop, or ''.
         """
         error = outcome.error
         return (
