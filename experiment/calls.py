@@ -191,8 +191,7 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             or several objectives.
         candidates: Trial vectors drawn for a trial, of which the most promising one is evaluated;
             after 160 trials, prior observations included, fewer and fewer trials are chosen so.
-            None for 20, or for as many as the run to resume has. Not with `generational` or several
-            objectives.
+            None for 20, or for as many as the run to resume has. Not with `generational`.
         points: Configurations to try first, counted among the trials, at most `popsize` with
             `generational` and one objective: dicts of hyperparameter to value. Hyperparameters left
             out are drawn; a value may lie between two steps of its domain.
@@ -213,11 +212,11 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
         SearchFailed: The search could not go on, or every trial failed; `.result` has its trials.
     """
     checked = Settings(direction=direction, **settings)
+    if candidates is None and not generational and checked.resume is not None:
+        candidates = recorded_argument(checked.resume, "candidates")
     algorithm: Algorithm
     budget = {"popsize": popsize, "generations": generations}
     if isinstance(checked.goal, Direction):
-        if candidates is None and not generational and checked.resume is not None:
-            candidates = recorded_argument(checked.resume, "candidates")
         algorithm = Evolution(
             **budget,
             crossover=crossover,
@@ -228,12 +227,13 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             candidates=candidates,
         )
     else:
-        _check_nsga2(variant=variant, noisy=noisy or None, candidates=candidates)
+        _check_nsga2(variant=variant, noisy=noisy or None)
         algorithm = NSGA2(
             **budget,
             crossover=crossover,
             mutation=mutation,  # type: ignore[arg-type]  # two weights are refused there
             generational=generational,
+            candidates=candidates,
         )
     return spec_of_algorithm(
         algorithm,
@@ -299,7 +299,7 @@ def bayesian_search(
     spark: SparkSession,
     train: Callable[..., Any],
     bounds: Mapping[str, Any],
-    direction: str = "max",
+    direction: str | Mapping[str, str] = "max",
     *,
     samples: int = 30,
     noisy: bool = False,
@@ -312,14 +312,15 @@ def bayesian_search(
 
     The first trials are spread over the space. From the ninth on, and once three have a value, each
     is where a model of the objective expects the largest improvement, given the trials in flight,
-    so no slot waits. The same seed gives the same trials only if outcomes arrive in the same order,
-    as with `parallelism=1`.
+    so no slot waits. With two or three objectives each has a model, and the improvement is that of
+    the volume that the Pareto front dominates. The same seed gives the same trials only if outcomes
+    arrive in the same order, as with `parallelism=1`.
 
     Args:
         spark: A running SparkSession.
         train: See `launch`.
         bounds: The search space; see `evolutionary_search`.
-        direction: 'max' or 'min'.
+        direction: 'max' or 'min', or a dict for two or three objectives; see `evolutionary_search`.
         samples: Number of trials, tens or a few hundreds. From about 50 on `evolutionary_search` is
             as good, and needs less of the driver's time.
         noisy: Whether evaluations of the same configuration differ. Then the search compares the

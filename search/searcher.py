@@ -224,7 +224,10 @@ class Algorithm(Protocol):
 def one_direction(problem: Problem) -> Direction:
     """Return the direction of a problem's objective; `InvalidArgument` if it has several."""
     if isinstance(problem.direction, Directions):
-        hint = "several objectives are for NSGA2, Optuna, Nevergrad, random search and grids"
+        hint = (
+            "several objectives are for NSGA2, Bayesian optimisation, Optuna, Nevergrad, random "
+            "search and grids"
+        )
         got = shown(problem.direction.to_json())
         raise InvalidArgument("direction", "'max' or 'min', of one objective", got, hint)
     return problem.direction

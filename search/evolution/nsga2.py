@@ -8,6 +8,7 @@ genetic algorithms (EMO 2009), which finds better fronts there.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +19,8 @@ from search.direction import Directions
 from search.errors import InvalidArgument
 from search.evolution.genetic_operators import breed, make_toolbox
 from search.evolution.population_search import Individual, PopulationSearch
+from search.evolution.screening import Screen
+from search.evolution.settings import read_candidates
 from search.searcher import Problem, Searcher, check_own_budget
 from search.space.points import check_points
 from search.space.sampling import TRIES
@@ -38,6 +41,8 @@ class NSGA2:
         mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None for one
             hyperparameter on average.
         generational: Whether each generation waits for the last trial of the one before.
+        candidates: Children per screened trial, of which the most promising one is evaluated, at
+            least 1; None for 20. Not with `generational`.
 
     Raises:
         InvalidArgument: A setting is out of its range.
@@ -48,6 +53,7 @@ class NSGA2:
     crossover: float = 0.9
     mutation: float | None = None
     generational: bool = False
+    candidates: int | None = None
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -58,6 +64,8 @@ class NSGA2:
         if self.mutation is not None:
             check_number("mutation", self.mutation, f"{expected}, or None", inside)
         check_flag("generational", self.generational)
+        candidates = read_candidates(self.candidates, generational=self.generational)
+        object.__setattr__(self, "candidates", candidates)
 
     def start(self, problem: Problem) -> Searcher:
         """Return a searcher for the problem."""
@@ -79,7 +87,10 @@ class NSGA2Search(PopulationSearch[Individual]):
     `popsize` configurations were evaluated and two have values. From then on a trial is a child of
     two individuals, each the winner of a tournament by dominance and crowding distance.
 
-    By default, each evaluated trial joins the population, which then loses the individual that is
+    By default, of `candidates` children the most promising one is tried, judged as in
+    `SteadyStateEvolution` by the evaluated configurations near it and by its distance from them,
+    see `Screen`; beyond 160 trials, fewer and fewer are screened. Each evaluated trial joins the
+    population, which then loses the individual that is
     last by non-dominated sorting and crowding distance. There is always another trial, whatever is
     in flight, and the same `rng` and the same order of `ask` and `tell` give the same trials. With
     `generational`, a generation joins as a whole: `ask` returns None while its last trials are in
@@ -88,7 +99,8 @@ class NSGA2Search(PopulationSearch[Individual]):
     A trial that failed, or lacks an objective, does not join. No configuration (going by the values
     of the hyperparameters) is tried twice, so a space with fewer of them than trials ends the
     search; the user's points are tried in any case. A random point replaces a design point that the
-    space's constraint does not allow, and a child where it allows none of 20.
+    space's constraint does not allow, and a child where it allows none of `2 * candidates`, at
+    least 20.
 
     Args:
         problem: The problem to search, with several objectives. The best of the prior observations
@@ -125,6 +137,9 @@ class NSGA2Search(PopulationSearch[Individual]):
             rng=problem.rng,
         )
         self._points = problem.points
+        self._rng = problem.rng
+        self._candidates = settings.candidates or 1
+        self._screen = Screen(problem.space, problem.direction)
         self._design: list[list[float]] = []  # unused points of the Latin hypercube
         self._received: list[Individual] = []  # candidates since the last record of the logbook
         self._accepted = 0  # how many of these joined
@@ -143,7 +158,13 @@ class NSGA2Search(PopulationSearch[Individual]):
             if scores is not None:
                 candidate.fitness.values = scores
                 first.setdefault(self._space.snap(candidate), candidate)
+            self._add_to_screen(candidate)
         self._join(list(first.values()))
+
+    def _add_to_screen(self, candidate: Individual) -> None:
+        missing = [None] * len(self._goal.weights)
+        valid = candidate.fitness.valid
+        self._screen.add(candidate, *(candidate.fitness.values if valid else missing))
 
     def _given(self, params: Mapping[str, Any]) -> Individual:
         return Individual(self._space.encode(params), self._goal, params=params)
@@ -164,13 +185,17 @@ class NSGA2Search(PopulationSearch[Individual]):
 
     def _new_point(self) -> list[float] | None:
         if self._evaluated >= self.popsize and len(self._population) > 1:
-            children = (breed(self.toolbox, self._population) for _ in range(TRIES))
-            return next(filter(self._tried.is_new, children), None) or self._tried.another()
+            number = self._screen.number_to_draw(self._candidates, self._rng)
+            tries = max(TRIES, 2 * self._candidates)
+            children = (breed(self.toolbox, self._population) for _ in range(tries))
+            new = list(itertools.islice(filter(self._tried.is_new, children), number))
+            return self._screen.most_promising(new) if new else self._tried.another()
         if not self._design:
             self._design = list(self.toolbox.population())
         return self._tried.this_or_another(self._design.pop(0))
 
     def _take(self, candidate: Individual) -> None:
+        self._add_to_screen(candidate)
         self._received.append(candidate)
         if not self._generational:
             self._accepted += self._select([candidate])

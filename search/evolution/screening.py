@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from search.direction import Direction
+from search.direction import Goal
 from search.space.domains import count_varying, is_unordered
 from search.space.spaces import Space
 
@@ -36,46 +36,69 @@ class Screen:
     """Judges points by the ranks of their nearest neighbours, and by how far these are.
 
     A point's rank is estimated by the mean rank of the five evaluated points nearest to it: 0 is
-    the worst, 1 the best. To it is added how far the nearest of them is, as a share of the cube's
-    diagonal, times n / 60 after n evaluated points: the more is known, the less a point is worth
-    that lies where others do. With d > 10 hyperparameters the distance has 10 / d of this weight:
-    the farthest trial vector is mostly the one that changes the most hyperparameters, and of many
-    it is better to change few at once. Neither constants nor trials in flight count. Regis,
-    Shoemaker: A stochastic radial basis function method for the global optimization of expensive
-    functions (INFORMS Journal on Computing 19, 2007) weighs an estimate and this distance, too, by
-    weights that go through a cycle.
+    the worst, 1 the best. With several objectives the rank is by the number of points that dominate
+    one, the fewer the better. To the estimate is added how far the nearest of them is, as a share
+    of the cube's diagonal, times n / 60 after n evaluated points: the more is known, the less a
+    point is worth that lies where others do. With d > 10 hyperparameters the distance has 10 / d of
+    this weight: the farthest trial vector is mostly the one that changes the most hyperparameters,
+    and of many it is better to change few at once. Neither constants nor trials in flight count.
+    Regis, Shoemaker: A stochastic radial basis function method for the global optimization of
+    expensive functions (INFORMS Journal on Computing 19, 2007) weighs an estimate and this
+    distance, too, by weights that go through a cycle.
 
     The points that are as far as the last neighbour count alike, each for its part of the places
     that nearer ones leave: which of them `numpy.argpartition` returns depends on the processor.
 
     Args:
         space: The search space.
-        direction: Direction of the objective.
+        goal: Direction of the objective, or of each of several.
     """
 
-    def __init__(self, space: Space, direction: Direction) -> None:
+    def __init__(self, space: Space, goal: Goal) -> None:
         self._space = space
-        self._direction = direction
+        self._weights = np.array(goal.weights)
         self._choices = [axis for axis, domain in enumerate(space.values()) if is_unordered(domain)]
         self._dimensions = count_varying(space.values())
-        self._points = np.empty((_ROOM, len(space)))  # the first rows, as many as merits
+        self._count = 0  # of evaluated points; the arrays have more rows
+        self._points = np.empty((_ROOM, len(space)))
         self._squares = np.empty_like(self._points)  # of offsets from a point
-        self._merits: list[float] = []
+        self._merits = np.empty((_ROOM, len(self._weights)))
+        self._better = np.zeros(_ROOM, dtype=int)  # how many points dominate each
 
     def __len__(self) -> int:
-        return len(self._merits)
+        return self._count
 
-    def add(self, point: Sequence[float], score: float | None) -> None:
-        """Add a point of the unit cube with its score; None, of a failed trial, is the worst."""
+    def add(self, point: Sequence[float], *scores: float | None) -> None:
+        """Add a point of the unit cube, with a score per objective.
+
+        None and NaN, of a failed trial, are the worst.
+        """
         if len(self) == len(self._points):
             self._points = np.concatenate([self._points, np.empty_like(self._points)])
+            self._merits = np.concatenate([self._merits, np.empty_like(self._merits)])
+            self._better = np.concatenate([self._better, np.zeros_like(self._better)])
             self._squares = np.empty_like(self._points)
         self._points[len(self)] = self._space.snap(point)
-        self._merits.append(self._direction.merit(score))
+        self._count += 1
+        self._score(len(self) - 1, scores)
 
-    def rescore(self, number: int, score: float | None) -> None:
-        """Replace the score of point `number`, counted from 0 in the order of `add`."""
-        self._merits[number] = self._direction.merit(score)
+    def rescore(self, number: int, *scores: float | None) -> None:
+        """Replace the scores of point `number`, counted from 0 in the order of `add`."""
+        self._better[: len(self)] -= self._dominated_by(self._merits[number])
+        self._score(number, scores)
+
+    def _score(self, number: int, scores: Sequence[float | None]) -> None:
+        """Set the merits of a point, and count whom it dominates, and who dominates it."""
+        merits = self._weights * np.array(scores, dtype=float)  # None becomes NaN
+        self._merits[number] = merits = np.where(np.isnan(merits), -math.inf, merits)
+        others = self._merits[: len(self)]
+        dominating = (others >= merits).all(axis=1) & (others > merits).any(axis=1)
+        self._better[number] = dominating.sum()
+        self._better[: len(self)] += self._dominated_by(merits)
+
+    def _dominated_by(self, merits: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        others = self._merits[: len(self)]
+        return np.asarray((others <= merits).all(axis=1) & (others < merits).any(axis=1))
 
     def number_to_draw(self, candidates: int, rng: random.Random) -> int:
         """Return of how many points the next trial is the most promising: `candidates`, or 1."""
@@ -85,18 +108,18 @@ class Screen:
         """Return the best point, the first of equals; of several, one must be evaluated."""
         if len(points) == 1:
             return points[0]
-        merits = np.array(self._merits)
-        ranks = np.searchsorted(np.sort(merits), merits)  # number of worse points
-        count = min(NEIGHBOURS, len(merits))
+        few = -self._better[: len(self)]
+        ranks = np.searchsorted(np.sort(few), few)  # number of worse points
+        count = min(NEIGHBOURS, len(self))
         dimensions = self._dimensions
-        weight = len(merits) / EXPLORING * min(1, FEW / dimensions) / math.sqrt(dimensions)
+        weight = len(self) / EXPLORING * min(1, FEW / dimensions) / math.sqrt(dimensions)
         promise = []
         for point in points:
             distances = self._distances(self._space.snap(point))
             last = np.partition(distances, count - 1)[count - 1]
             nearer = ranks[distances < last]
             rest = (count - len(nearer)) * ranks[distances == last].mean()
-            estimate = (nearer.sum() + rest) / count / len(merits)
+            estimate = (nearer.sum() + rest) / count / len(self)
             promise.append(estimate + weight * math.sqrt(distances.min()))
         return points[int(np.argmax(promise))]
 

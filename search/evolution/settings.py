@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from search.checks import check_flag, check_integer, check_number, make_plain, plain
 from search.errors import InvalidArgument, shown
@@ -16,7 +16,7 @@ VARIANTS = ("rand1bin", "current-to-pbest1bin")
 
 
 CANDIDATES = 20
-"""Default trial vectors per screened trial."""
+"""Default trial vectors, or children, per screened trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,8 @@ class EvolutionSettings:
         for name, default in zip(("variant", "mutation"), defaults, strict=True):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
-        self._check_candidates()
+        candidates = read_candidates(self.candidates, generational=self.generational)
+        object.__setattr__(self, "candidates", candidates)
         check_integer("popsize", self.popsize, 4)
         check_integer("generations", self.generations, 1)
         if not isinstance(self.variant, str) or self.variant not in VARIANTS:
@@ -71,17 +72,6 @@ class EvolutionSettings:
             raise InvalidArgument("variant", expected, shown(self.variant))
         check_number("crossover", self.crossover, "a number of [0, 1]", lambda rate: 0 <= rate <= 1)
         self._check_mutation()
-
-    def _check_candidates(self) -> None:
-        if self.generational:
-            if self.candidates is not None:
-                hint = "a generational search does not screen"
-                got = shown(self.candidates)
-                raise InvalidArgument("candidates", "None with generational=True", got, hint)
-            return
-        if self.candidates is None:
-            object.__setattr__(self, "candidates", CANDIDATES)
-        check_integer("candidates", self.candidates, 1)
 
     def _check_mutation(self) -> None:
         given, weights = self.mutation, [self.mutation]
@@ -91,3 +81,19 @@ class EvolutionSettings:
         for weight in weights:
             expected = "a number of (0, 2], or two of them"
             check_number("mutation", weight, expected, lambda weight: 0 < weight <= 2)
+
+
+def read_candidates(candidates: Any, *, generational: bool) -> int | None:
+    """Return the number of points drawn per screened trial; None in a generational search.
+
+    Raises:
+        InvalidArgument: It is no positive integer, or is given with `generational`.
+    """
+    if generational and candidates is not None:
+        hint, got = "a generational search does not screen", shown(candidates)
+        raise InvalidArgument("candidates", "None with generational=True", got, hint)
+    if generational:
+        return None
+    chosen: int = CANDIDATES if candidates is None else candidates
+    check_integer("candidates", chosen, 1)
+    return chosen

@@ -162,9 +162,8 @@ class Modelled:
         self, highest: int, in_flight: Sequence[tuple[list[float], int]]
     ) -> list[float] | None:
         with self._evidence.one_thread():
-            process, points, values = self._evidence.process(
-                [[*point, out / self._last] for point, out in in_flight]
-            )
+            model = self._evidence.model([[*point, out / self._last] for point, out in in_flight])
+            points, values = model.points, model.values
             rungs = np.rint(points[:, -1] * self._last).astype(int)
             counts = np.bincount(rungs)[: highest + 1]
             enough = np.flatnonzero(counts >= LEAST)
@@ -172,8 +171,8 @@ class Modelled:
             at = rung / self._last
             there = rungs == rung
             points, values = points[there, :-1], values[there]
-            good = points[np.argsort(-values, kind="stable")]
-            expected = self._evidence.improvement(process, float(values.max()))
+            good = points[np.argsort(-values[:, 0], kind="stable")]
+            expected = model.improvement(values)
             found = self._promising.point(
                 lambda some: expected(np.column_stack([some, np.full(len(some), at)])), good
             )

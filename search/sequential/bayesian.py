@@ -2,18 +2,20 @@
 
 Mockus, Tiesis, Zilinskas: The application of Bayesian methods for seeking the extremum (Towards
 Global Optimisation 2, 1978); Jones, Schonlau, Welch: Efficient global optimization of expensive
-black-box functions (Journal of Global Optimization 13, 1998).
+black-box functions (Journal of Global Optimization 13, 1998). With several objectives each has a
+model of its own.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import asdict, dataclass
+from operator import mul
 from typing import Any
 
-import numpy as np
-
 from search.checks import check_flag, make_plain
+from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.sequential.promising import Promising
 from search.sequential.sequential_search import SequentialSearch
@@ -26,6 +28,9 @@ DESIGN = 8
 
 LEAST = 3
 """Minimum values for a model; it begins with so few when many trials are in flight."""
+
+MOST_OBJECTIVES = 3
+"""Maximum number of objectives: with four, an `ask` after some hundreds of trials takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,10 @@ class BayesianOptimization:
 
     def start(self, problem: Problem) -> Searcher:
         """Return a searcher for the problem."""
+        if len(problem.direction.weights) > MOST_OBJECTIVES:
+            expected = f"at most {MOST_OBJECTIVES} objectives"
+            got = shown(problem.direction.to_json())
+            raise InvalidArgument("direction", expected, got, "NSGA2 takes any number of them")
         return BayesianSearch(problem, self)
 
     def to_json(self) -> dict[str, Any]:
@@ -66,6 +75,9 @@ class BayesianSearch(SequentialSearch):
 
     - Trials in flight count as if they had the value that the model expects ("kriging believer":
       Ginsbourger, Le Riche, Carraro 2010). Any number may be in flight; the latest 300 count.
+    - With two or three objectives each has a model, and a trial is the point of the largest
+      expected improvement of the volume that the trials dominate, above a point a tenth of the
+      range below the worst value in each objective; see `VolumeImprovement`.
     - The model sees each value at its decoded position in the space. Values of an unordered choice
       are all equally far apart.
     - A failed trial counts as the worst value so far, so points near it are avoided; a few failures
@@ -82,7 +94,7 @@ class BayesianSearch(SequentialSearch):
     same kind; a search that is resumed elsewhere keeps the trials that it had.
 
     Args:
-        problem: The problem to search, with one objective.
+        problem: The problem to search, with at most three objectives.
         settings: The settings.
     """
 
@@ -94,7 +106,7 @@ class BayesianSearch(SequentialSearch):
         super().__init__(problem, random.Random(), repeats=settings.noisy)
         self._noisy = settings.noisy
         self._seed = problem.rng.getrandbits(64)
-        self._evidence = Evidence(list(self._space.values()))
+        self._evidence = Evidence(list(self._space.values()), len(self._goal.weights))
         self._promising = Promising(self._space, self._rng, self._may_try)
         count = max(DESIGN - len(self._points) - len(problem.known), 0)
         self._design = latin_hypercube(count, len(self._space), problem.rng)
@@ -137,13 +149,15 @@ class BayesianSearch(SequentialSearch):
         """Return the logarithm of the expected improvement at a trial in flight.
 
         It is that of the normalised objective, whose standard deviation is 1; so the values of
-        different trials can be compared. None for a trial that no model has proposed, and for one
-        of an earlier driver.
+        different trials can be compared. None for a trial that no model has proposed, for one of an
+        earlier driver, and with several objectives, where it is no improvement over one value.
         """
         return self._acquisitions.get(trial)
 
-    def _take(self, point: list[float], score: float | None) -> None:
-        self._evidence.add(point, self._direction.merit(score))
+    def _take(self, point: list[float], scores: tuple[float, ...] | None) -> None:
+        weights = self._goal.weights
+        failed = [-math.inf] * len(weights)
+        self._evidence.add(point, *(failed if scores is None else map(mul, scores, weights)))
 
     def _may_try(self, snapped: tuple[float, ...]) -> bool:
         return self._noisy or not self._tried.has_snapped(snapped)
@@ -168,11 +182,12 @@ class BayesianSearch(SequentialSearch):
 
     def _most_promising(self) -> list[float] | None:
         """Return the new point of the largest expected improvement; None without a new point."""
-        process, points, values = self._evidence.process(list(self._in_flight.values()))
-        best = float(process.predict(points)[0].max() if self._noisy else values.max())
-        good = points[np.argsort(-values, kind="stable")]
-        found = self._promising.point(self._evidence.improvement(process, best), good)
+        model = self._evidence.model(list(self._in_flight.values()))
+        values = model.predict(model.points)[0] if self._noisy else model.values
+        found = self._promising.point(model.improvement(values), model.good(self._rng))
         if found is None:
             return None
-        point, self._acquisitions[self._asked] = found
+        point, acquisition = found
+        if len(self._goal.weights) == 1:
+            self._acquisitions[self._asked] = acquisition
         return point

@@ -1,4 +1,4 @@
-"""Evaluated points, and the Gaussian process that is fitted to them.
+"""Evaluated points, and the Gaussian processes that are fitted to them.
 
 Imported late, as `gaussian_process` is: scikit-learn takes a second.
 """
@@ -6,6 +6,7 @@ Imported late, as `gaussian_process` is: scikit-learn takes a second.
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,6 +20,7 @@ from search.sequential.gaussian_process import (
     log_expected_improvement,
     normalized,
 )
+from search.sequential.volume_improvement import VolumeImprovement, non_dominated
 from search.space.domains import Domain, count_varying, is_unordered
 
 Array = npt.NDArray[np.float64]
@@ -33,29 +35,77 @@ _ONE_THREAD = threading.Lock()
 under the limit of another one would restore it after both."""
 
 
+class Model:
+    """A Gaussian process per objective, all of the same points.
+
+    Args:
+        processes: One per objective.
+        points: The points that they know, one per row.
+        values: Their normalised values, points x objectives; the higher the better.
+    """
+
+    def __init__(self, processes: Sequence[GaussianProcess], points: Array, values: Array) -> None:
+        self._processes = processes
+        self.points = points
+        self.values = values
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Return means and standard deviations, each points x objectives."""
+        predicted = [process.predict(points) for process in self._processes]
+        means, stds = zip(*predicted, strict=True)
+        return np.column_stack(means), np.column_stack(stds)
+
+    def good(self, rng: random.Random) -> Array:
+        """Return good points, those to look around first.
+
+        The best first; with several objectives those that no other dominates, in random order.
+        """
+        if self.values.shape[1] == 1:
+            order = np.argsort(-self.values[:, 0], kind="stable").tolist()
+        else:
+            order = np.flatnonzero(non_dominated(self.values)).tolist()
+            rng.shuffle(order)
+        return np.asarray(self.points[order])
+
+    def improvement(self, values: Array) -> Callable[[Array], Array]:
+        """Return the function of points to the logarithm of their expected improvement.
+
+        Over the best of some values, points x objectives; with several objectives, over the volume
+        that these values dominate.
+        """
+        if values.shape[1] == 1:
+            best = float(values.max())
+            [process] = self._processes
+            return lambda some: log_expected_improvement(*process.predict(some), best)
+        volume = VolumeImprovement(values)
+        return lambda some: volume(*self.predict(some))
+
+
 class Evidence:
     """The data of a model, which depend on the outcomes alone, and the model.
 
     Args:
         domains: What each coordinate of a point encodes.
+        objectives: Number of objectives.
     """
 
-    def __init__(self, domains: Sequence[Domain]) -> None:
+    def __init__(self, domains: Sequence[Domain], objectives: int = 1) -> None:
         self._categorical = [is_unordered(domain) for domain in domains]
         self._dimensions = count_varying(domains)
+        self._objectives = objectives
         self._points: list[list[float]] = []
-        self._merits: list[float] = []
-        self._theta: tuple[int, Array] = 0, np.empty(0)  # number of points, fitted to them
+        self._merits: list[Sequence[float]] = []
+        self._thetas: tuple[int, list[Array]] = 0, []  # number of points, fitted to them
 
-    def add(self, point: list[float], merit: float) -> None:
-        """Add an evaluated point; the merit of a failed trial is not finite."""
+    def add(self, point: list[float], *merits: float) -> None:
+        """Add an evaluated point, with a merit per objective; of a failed trial none is finite."""
         self._points.append(point)
-        self._merits.append(merit)
+        self._merits.append(merits)
 
     @property
     def values(self) -> int:
         """The number of points with a value."""
-        return int(np.isfinite(self._merits).sum())
+        return int(np.isfinite([merits[0] for merits in self._merits]).sum())
 
     @staticmethod
     @contextlib.contextmanager
@@ -67,47 +117,58 @@ class Evidence:
         with _ONE_THREAD, threadpool_limits(1, "blas"):
             yield
 
-    def process(self, in_flight: Sequence[list[float]]) -> tuple[GaussianProcess, Array, Array]:
-        """Return the process, and the points and normalised values that it knows.
+    def model(self, in_flight: Sequence[list[float]]) -> Model:
+        """Return the model of all points.
 
         Args:
             in_flight: Points in flight, the oldest first. The latest `MODELLED` count as if they
-                had the value that the model expects ("kriging believer").
+                had the values that the model expects ("kriging believer").
         """
         points, values = self._data(len(self._points))
-        theta = self._fitted()
-        process = GaussianProcess(points, values, theta, self._categorical)
+        model = self._fitted_to(points, values)
         if len(in_flight):
             out = np.array(in_flight[-MODELLED:])
-            believed, _ = process.predict(out)
-            points, values = np.vstack([points, out]), np.append(values, believed)
-            process = GaussianProcess(points, values, theta, self._categorical)
-        return process, points, values
+            believed, _ = model.predict(out)
+            model = self._fitted_to(np.vstack([points, out]), np.vstack([values, believed]))
+        return model
 
-    @staticmethod
-    def improvement(process: GaussianProcess, best: float) -> Callable[[Array], Array]:
-        """Return the function of points to the logarithm of the expected improvement over best."""
-        return lambda some: log_expected_improvement(*process.predict(some), best)
+    def _fitted_to(self, points: Array, values: Array) -> Model:
+        processes = [
+            GaussianProcess(points, column, theta, self._categorical)
+            for column, theta in zip(values.T, self._fitted(), strict=True)
+        ]
+        return Model(processes, points, values)
 
-    def _fitted(self) -> Array:
-        """Return the model's hyperparameters, fitted anew whenever the points grow by a twentieth.
+    def _fitted(self) -> list[Array]:
+        """Return hyperparameters per objective, fitted anew when the points grow by a twentieth.
 
         They depend on the outcomes alone, not on when this is called.
         """
         count = len(self._points)
         count -= count % (1 + count // 20)
-        if self._theta[0] != count:
-            self._theta = count, fit(*self._data(count), self._categorical, self._dimensions)
-        return self._theta[1]
+        if self._thetas[0] != count:
+            points, values = self._data(count)
+            fitted = [
+                fit(points, column, self._categorical, self._dimensions) for column in values.T
+            ]
+            self._thetas = count, fitted
+        return self._thetas[1]
 
     def _data(self, count: int) -> tuple[Array, Array]:
         """Return the first evaluated points and their values, of which the highest is the best."""
-        points, merits = np.array(self._points[:count]), np.array(self._merits[:count])
-        finite = np.isfinite(merits)
-        merits[~finite] = merits[finite].min() if finite.any() else 0.0
+        points = np.array(self._points[:count])
+        merits = np.reshape(self._merits[:count], (count, self._objectives))
+        failed = ~np.isfinite(merits).all(axis=1)
+        merits[failed] = merits[~failed].min(axis=0) if not failed.all() else 0.0
         if count > MODELLED:
             earlier, half = count - MODELLED // 2, MODELLED - MODELLED // 2
-            best = np.argsort(-merits[:earlier], kind="stable")[:half]
+            best = _best_first(merits[:earlier])[:half]
             kept = np.append(np.sort(best), np.arange(earlier, count))
             points, merits = points[kept], merits[kept]
-        return points, normalized(merits)
+        return points, np.column_stack([normalized(column) for column in merits.T])
+
+
+def _best_first(merits: Array) -> npt.NDArray[np.intp]:
+    """Return the rows in order: those that no other dominates, then by their ranks in all."""
+    ranks = [np.searchsorted(np.sort(column), column) for column in merits.T]
+    return np.lexsort((-np.sum(ranks, axis=0), ~non_dominated(merits)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
-from search.searcher import Problem, Searcher, Selection
+from search.searcher import Problem, Searcher, Selection, one_direction
 from search.sequential.sequential_search import SequentialSearch
 from search.space.domains import Domain, is_unordered
 from search.space.sampling import random_point
@@ -98,6 +98,7 @@ class RegularizedEvolutionSearch(SequentialSearch):
     """
 
     def __init__(self, problem: Problem, settings: RegularizedEvolution) -> None:
+        self._direction = one_direction(problem)
         super().__init__(problem)
         self._tournament = settings.tournament
         self._popsize = settings.popsize
@@ -116,14 +117,14 @@ class RegularizedEvolutionSearch(SequentialSearch):
 
     def tell(self, outcome: Outcome) -> None:
         """Let a trial with a value join the population."""
-        point, score = self._in_flight.pop(outcome.trial), self._score(outcome.value)
-        oldest = None if score is None else self._join(_Member(point, score, outcome.trial))
+        point, scores = self._in_flight.pop(outcome.trial), self._goal.scores(outcome)
+        oldest = None if scores is None else self._join(_Member(point, scores[0], outcome.trial))
         holder = None if oldest is None else oldest.trial
-        self.selections = [Selection(outcome.trial, score is not None, holder)]
+        self.selections = [Selection(outcome.trial, scores is not None, holder)]
 
-    def _take(self, point: list[float], score: float | None) -> None:
-        if score is not None:
-            self._join(_Member(point, score, None))
+    def _take(self, point: list[float], scores: tuple[float, ...] | None) -> None:
+        if scores is not None:
+            self._join(_Member(point, scores[0], None))
 
     def _join(self, member: _Member) -> _Member | None:
         """Add a member to the population; return the oldest one, if it leaves."""

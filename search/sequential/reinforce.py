@@ -16,7 +16,7 @@ import numpy as np
 
 from search.checks import check_integer, check_number, make_plain
 from search.errors import InvalidArgument
-from search.searcher import Problem, Searcher
+from search.searcher import Problem, Searcher, one_direction
 from search.sequential.controller import Controller, Step
 from search.sequential.sequential_search import SequentialSearch
 from search.space.spaces import Choice, Domain, Integer
@@ -98,6 +98,7 @@ class ReinforceSearch(SequentialSearch):
     """
 
     def __init__(self, problem: Problem, settings: Reinforce) -> None:
+        self._direction = one_direction(problem)
         super().__init__(problem)
         self._settings = settings
         self._sizes = [_actions(domain, settings.bins) for domain in self._space.values()]
@@ -146,12 +147,12 @@ class ReinforceSearch(SequentialSearch):
         self._space.assemble(value_of)
         return steps
 
-    def _take(self, point: list[float], score: float | None) -> None:
-        if score is not None:
-            self._merits.append(self._direction.merit(score))
+    def _take(self, point: list[float], scores: tuple[float, ...] | None) -> None:
+        if scores is not None:
+            self._merits.append(self._direction.merit(scores[0]))
         if not self._merits:
             return
-        reward = self._reward(min(self._merits) if score is None else self._merits[-1])
+        reward = self._reward(min(self._merits) if scores is None else self._merits[-1])
         baseline = reward if self._baseline is None else self._baseline
         settings = self._settings
         self._baseline = settings.decay * baseline + (1 - settings.decay) * reward

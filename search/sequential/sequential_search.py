@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search.counted import CountedSearch
-from search.searcher import Problem, one_direction
+from search.searcher import Problem
 from search.space.sampling import TRIES
 from search.space.tried import Tried
 from search.trial import Evaluated, Outcome
@@ -21,7 +21,7 @@ class SequentialSearch(CountedSearch):
     with fewer of them than trials ends the search early.
 
     Args:
-        problem: The problem to search, with one objective.
+        problem: The problem to search.
         rng: The generator, owned by the searcher from now on. Default: the problem's.
         repeats: Whether a configuration may be tried again once all were tried.
     """
@@ -29,8 +29,8 @@ class SequentialSearch(CountedSearch):
     def __init__(
         self, problem: Problem, rng: random.Random | None = None, *, repeats: bool = False
     ) -> None:
-        self._direction = one_direction(problem)
         super().__init__(problem)
+        self._goal = problem.direction
         self._rng = problem.rng if rng is None else rng
         self._tried = Tried(self._space, self._rng, problem.given, repeats=repeats)
         self._try_each_once(self._tried, len(self._points))
@@ -46,16 +46,13 @@ class SequentialSearch(CountedSearch):
         return self._space.decode(point) if given is None else given
 
     def tell(self, outcome: Outcome) -> None:
-        """Take in the score of a trial."""
-        self._take(self._in_flight.pop(outcome.trial), self._score(outcome.value))
+        """Take in the scores of a trial."""
+        self._take(self._in_flight.pop(outcome.trial), self._goal.scores(outcome))
 
     def _take_known(self, known: Sequence[Evaluated]) -> None:
         """Take in prior observations as if they were outcomes."""
         for evaluated in known:
-            self._take(self._space.encode(evaluated.params), self._score(evaluated.value))
-
-    def _score(self, value: float | None) -> float | None:
-        return value if self._direction.better(value, None) else None
+            self._take(self._space.encode(evaluated.params), self._goal.scores(evaluated))
 
     def _new_point(self) -> list[float] | None:
         """Return a new point that the constraint allows; None if there is none."""
@@ -70,5 +67,5 @@ class SequentialSearch(CountedSearch):
         """Return a point for the next trial; called again if the point cannot be used."""
 
     @abstractmethod
-    def _take(self, point: list[float], score: float | None) -> None:
-        """Take in an evaluated point; the score is None for a failed trial."""
+    def _take(self, point: list[float], scores: tuple[float, ...] | None) -> None:
+        """Take in an evaluated point with a score per objective; None of a failed trial."""

@@ -5,9 +5,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from search.direction import Direction, Directions
 from search.searcher import Algorithm, Problem
 from search.space.spaces import Space
 from search.trial import Outcome
+
+GOAL = Directions({"error": Direction.MIN, "cost": Direction.MIN})
 
 _OF_PROBLEM = {field.name for field in dataclasses.fields(Problem)}
 
@@ -56,3 +59,22 @@ def run_in_any_order(searcher, evaluate, rng):
         else:
             searcher.tell(evaluate(out.pop(rng.randrange(len(out)))))
     return asked
+
+
+def plain(params):
+    """Two objectives that cannot both be best."""
+    return {"error": (1 - params["a"]) ** 2 + params["b"], "cost": params["a"] + params["b"]}
+
+
+def several(objectives):
+    return lambda trial: Outcome(trial.id, "finished", values=objectives(trial.params))
+
+
+def hypervolume(outcomes, reference):
+    """The area that outcomes dominate, down to a reference point."""
+    area, lowest = 0.0, reference[1]
+    for error, cost in sorted((o.values["error"], o.values["cost"]) for o in outcomes):
+        if error < reference[0] and cost < lowest:
+            area += (reference[0] - error) * (lowest - cost)
+            lowest = cost
+    return area

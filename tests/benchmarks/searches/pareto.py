@@ -31,11 +31,13 @@ from search.direction import Directions
 from search.evolution.nsga2 import NSGA2
 from search.searcher import Problem as SearchProblem
 from search.searcher import Searcher
+from search.sequential.bayesian import BayesianOptimization
 from search.space.spaces import Float, Space
 from search.trial import Outcome
 from tests.benchmarks.searches.comparison import Array
 from tests.benchmarks.searches.methods import (
     OPTUNA_GP,
+    OUR_GP,
     RANDOM,
     TPE,
     distribution,
@@ -132,7 +134,9 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
 """What makes the problems, in the order of the table, with the dimensions of their authors."""
 
 
-def _ours(start: Callable[[SearchProblem], Searcher], samples: int | None = None) -> Method:
+def _ours(
+    start: Callable[[SearchProblem], Searcher], samples: int | None = None, **settings: int
+) -> Method:
     def run(problem: Problem, budget: int, seed: int) -> Iterator[Values]:
         names = [f"f{number}" for number in range(problem.objectives)]
         searcher = start(
@@ -150,7 +154,7 @@ def _ours(start: Callable[[SearchProblem], Searcher], samples: int | None = None
             )
             yield values
 
-    return Method(run)
+    return Method(run, **settings)
 
 
 def _nsga2(**settings: Any) -> Method:
@@ -186,13 +190,16 @@ def _optunas_nsga2(**settings: int) -> Method:
     return _optuna(sampler)
 
 
+_DEAR: dict[str, Any] = {"budget": _DEAR_BUDGET, "seeds": _FEW_SEEDS}
+
 METHODS: dict[str, Method] = {
+    OUR_GP: _ours(BayesianOptimization().start, samples=_DEAR_BUDGET, **_DEAR),
     "NSGA2": _nsga2(),
     "NSGA2(generational=True)": _nsga2(generational=True),
     "Optuna's NSGA-II, population of 50 (its default)": _optunas_nsga2(),
     "Optuna's NSGA-II, population of 10": _optunas_nsga2(population_size=_POPSIZE),
     TPE: _optuna(tpe, seeds=_FEW_SEEDS),
-    OPTUNA_GP: _optuna(gaussian_process, budget=_DEAR_BUDGET, seeds=_FEW_SEEDS),
+    OPTUNA_GP: _optuna(gaussian_process, **_DEAR),
     RANDOM: _ours(Random().start, max(BUDGETS)),
 }
 """The compared searches, each with the defaults of its library, by the name of their row."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.algorithms import Evolution, Grid, Random
-from search.direction import Direction, Directions
+from search.direction import Direction
 from search.errors import InvalidArgument
 from search.evolution.nsga2 import NSGA2
 from search.evolution.population_based import PopulationTraining
@@ -16,9 +16,8 @@ from search.space.spaces import Float, Integer, Space
 from search.space.tried import NONE_LEFT
 from search.trial import Evaluated, Outcome
 from tests.properties import examples
-from tests.search.fakes import started
+from tests.search.fakes import GOAL, hypervolume, plain, several, started
 
-GOAL = Directions({"error": Direction.MIN, "cost": Direction.MIN})
 SQUARE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})
 MIXED = Space.of_bounds(
     {
@@ -29,11 +28,6 @@ MIXED = Space.of_bounds(
     }
 )
 TINY = Space.of_bounds({"units": [1, 3], "bias": [True, False]})
-
-
-def plain(params):
-    """Two objectives that cannot both be best."""
-    return {"error": (1 - params["a"]) ** 2 + params["b"], "cost": params["a"] + params["b"]}
 
 
 def mixed(params):
@@ -49,22 +43,8 @@ def zdt1(params):
     return {"error": first, "cost": g * (1 - math.sqrt(first / g))}
 
 
-def several(objectives):
-    return lambda trial: Outcome(trial.id, "finished", values=objectives(trial.params))
-
-
 def nsga2(space=SQUARE, seed=0, **arguments):
     return started(NSGA2, space, seed, direction=GOAL, **arguments)
-
-
-def hypervolume(outcomes, reference):
-    """The area that outcomes dominate, down to a reference point."""
-    area, lowest = 0.0, reference[1]
-    for error, cost in sorted((o.values["error"], o.values["cost"]) for o in outcomes):
-        if error < reference[0] and cost < lowest:
-            area += (reference[0] - error) * (lowest - cost)
-            lowest = cost
-    return area
 
 
 def run_out_of_order(searcher, evaluate, at_once, rng):
@@ -337,6 +317,7 @@ def test_the_algorithm_starts_the_search():
         "crossover": 0.8,
         "mutation": 0.5,
         "generational": False,
+        "candidates": 20,
     }
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.direction import Direction
+from search.direction import Direction, Directions
 from search.evolution.screening import ANOTHER_CHOICE, EXPLORING, NEIGHBOURS, Screen
 from search.space.spaces import Space
 from tests.properties import examples
@@ -76,6 +76,50 @@ def test_constants_do_not_count():
 def test_only_the_nearest_count():
     evaluated = [([0.1, 0.1], 1.0)] * 5 + [([0.9, 0.9], 2.0)] * 5 + [([0.15, 0.1], 99.0)]
     assert screen(evaluated).most_promising([[0.0, 0.1], [0.9, 0.8]]) == [0.9, 0.8]
+
+
+def test_with_several_objectives_the_fewer_points_dominate_one_the_better_it_is():
+    goal = Directions({"error": Direction.MIN, "gain": Direction.MAX})
+    scores = {0.1: (1.0, 1.0), 0.5: (1.0, 3.0), 0.9: (0.5, 2.0), 0.3: (None, None)}
+    made = Screen(CUBE, goal)
+    for corner, values in scores.items():
+        for _ in range(NEIGHBOURS):
+            made.add([corner, corner], *values)
+    near = {corner: [corner + 0.01, corner] for corner in scores}
+
+    def better(one, other):
+        return made.most_promising([near[other], near[one]]) == near[one]
+
+    assert better(0.5, 0.1)  # dominated by it
+    assert better(0.9, 0.1)
+    assert better(0.1, 0.3)  # failed trials are the worst
+    assert not better(0.5, 0.9)  # neither dominates the other: the first of equals
+    assert not better(0.9, 0.5)
+
+
+SCORES = st.none() | st.integers(-3, 3).map(float)
+
+
+@given(
+    scores=st.lists(st.tuples(SCORES, SCORES), min_size=8, max_size=20),
+    changes=st.lists(st.tuples(st.integers(0, 7), SCORES, SCORES), max_size=6),
+    objectives=st.sampled_from([1, 2]),
+)
+@examples(60)
+def test_points_that_were_rescored_count_as_if_they_had_had_these_scores(
+    scores, changes, objectives
+):
+    goal = Directions.parse({"a": "max", "b": "min"}) if objectives == 2 else Direction.MAX
+    rescored, anew = Screen(CUBE, goal), Screen(CUBE, goal)
+    for number, values in enumerate(scores):
+        rescored.add([number / 20, 0.5], *values[:objectives])
+    for number, *values in changes:
+        rescored.rescore(number, *values[:objectives])
+        scores[number] = tuple(values)
+    for number, values in enumerate(scores):
+        anew.add([number / 20, 0.5], *values[:objectives])
+    points = [[number / 40, 0.45] for number in range(40)]
+    assert rescored.most_promising(points) == anew.most_promising(points)
 
 
 @given(

@@ -330,8 +330,8 @@ def test_the_acquisition_is_the_improvement_that_the_model_expects():
     for _ in range(DESIGN):
         trial = searcher.ask()
         searcher.tell(outcome(trial, bowl(trial.params)))
-    process, _, values = searcher._evidence.process([])
-    improvement = searcher._evidence.improvement(process, values.max())
+    model = searcher._evidence.model([])
+    improvement = model.improvement(model.values)
     trial = searcher.ask()
     [expected] = improvement(np.array([PLANE.encode(trial.params)]))
     assert searcher.acquisition_of(trial.id) == pytest.approx(expected)

@@ -26,9 +26,9 @@ def test_the_latest_points_in_flight_are_in_the_model():
     for number in range(3):
         evidence.add([number / 3], float(number))
     in_flight = np.linspace(0.0, 1.0, 2 * MODELLED)[:, np.newaxis]
-    _, points, values = evidence.process(in_flight.tolist())
-    assert points[3:].tolist() == in_flight[MODELLED:].tolist()
-    assert len(values) == 3 + MODELLED
+    model = evidence.model(in_flight.tolist())
+    assert model.points[3:].tolist() == in_flight[MODELLED:].tolist()
+    assert len(model.values) == 3 + MODELLED
 
 
 def test_constants_do_not_change_the_length_scales_of_the_others():
@@ -37,6 +37,6 @@ def test_constants_do_not_change_the_length_scales_of_the_others():
         rng = np.random.default_rng(0)
         for x, y in rng.random((4, 2)).tolist():
             evidence.add([x, y] + [0.5] * constants, (x - 0.3) ** 2 + y)
-        return np.exp(evidence._fitted()[:2])
+        return np.exp(evidence._fitted()[0][:2])
 
     assert lengths(17) == pytest.approx(lengths(0), rel=0.01)

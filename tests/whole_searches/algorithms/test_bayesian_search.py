@@ -39,6 +39,17 @@ def failing_in_the_us(group, x, rate):
     return x * rate
 
 
+def error_and_cost(x, kind, rate):
+    if kind == "c":
+        raise ValueError("no such kind")
+    error = (x - 1) ** 2 + (math.log10(rate) + 2) ** 2 + (0.2 if kind == "a" else 0.0)
+    return {"error": error, "cost": x}
+
+
+def regional_error_and_cost(group, x, rate):
+    return {"error": regional(group, x, rate)["loss"], "cost": x}
+
+
 def params_of(result):
     return [trial.params for trial in result.trials]
 
@@ -69,6 +80,34 @@ def test_a_bayesian_search_is_resumed_with_its_trials(spark, tmp_path):
         experiment.bayesian_search(
             spark, loss, BOUNDS, "min", samples=16, noisy=True, resume=first, **QUIET
         )
+
+
+def test_a_front_is_found_despite_failed_trials_and_resumed(spark, tmp_path):
+    goal = {"error": "min", "cost": "min"}
+    given = {"parallelism": 2, "seed": 1, "logdir": tmp_path, **QUIET}
+    first = experiment.bayesian_search(spark, error_and_cost, BOUNDS, goal, samples=16, **given)
+    given["resume"] = first
+    more = experiment.bayesian_search(spark, error_and_cost, BOUNDS, goal, samples=24, **given)
+    assert params_of(more)[:16] == params_of(first)
+    assert len(more) == more.total == 24
+    assert len(more.front) >= 8
+    assert all(trial.params["kind"] == "b" for trial in more.front)
+    assert more.by("error").best.value < 0.1
+    assert more.by("cost").best.value < 0.1
+
+
+def test_the_groups_of_a_search_have_fronts_without_a_searcher(spark, tmp_path):
+    each = experiment.search_each(
+        spark,
+        regional_error_and_cost,
+        REGIONS,
+        {"error": "min", "cost": "min"},
+        samples=10,
+        logdir=tmp_path,
+        **QUIET,
+    )
+    assert [len(result) for result in each.values()] == [10, 10]
+    assert all(len(result.front) >= 2 for result in each.values())
 
 
 @pytest.mark.slow
@@ -227,6 +266,8 @@ def test_bad_input_is_refused_before_spark_is_used():
     assert (error.name, error.expected) == ("train", "a function that accepts 'group'")
     assert refused(experiment.bayesian_search, loss, BOUNDS, noisy=1).name == "noisy"
     assert refused(experiment.bayesian_search, loss, BOUNDS, samples=0).name == "samples"
+    four = dict.fromkeys("abcd", "max")
+    assert refused(experiment.bayesian_search, loss, BOUNDS, four).name == "direction"
 
 
 @pytest.mark.parametrize("call", [experiment.bayesian_search, experiment.search_each])

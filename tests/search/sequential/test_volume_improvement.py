@@ -1,0 +1,84 @@
+import itertools
+
+import moocore
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy.integrate import trapezoid
+from scipy.stats import norm
+
+from search.sequential.volume_improvement import VolumeImprovement, non_dominated
+from tests.properties import examples
+
+VALUES = st.integers(2, 3).flatmap(
+    lambda objectives: arrays.arrays(
+        float,
+        st.tuples(st.integers(1, 30), st.just(objectives)),
+        elements=st.integers(-8, 8).map(lambda number: number / 4),
+    )
+)
+
+
+def volume(values, reference):
+    """Return the volume above the reference that values dominate."""
+    inside = values[(values > reference).all(axis=1)]
+    return moocore.hypervolume(-inside, ref=-reference) if len(inside) else 0.0
+
+
+def reference_of(values):
+    worst, best = values.min(axis=0), values.max(axis=0)
+    return worst - 0.1 * np.where(best > worst, best - worst, 1.0)
+
+
+@given(VALUES, st.integers(0, 10**6))
+@examples(150)
+def test_without_uncertainty_it_is_the_volume_that_a_value_adds(values, seed):
+    reference = reference_of(values)
+    points = np.random.default_rng(seed).uniform(-3, 3, (5, values.shape[1]))
+    before = volume(values, reference)
+    added = [volume(np.vstack([values, point]), reference) - before for point in points]
+    found = np.exp(VolumeImprovement(values)(points, np.full(points.shape, 1e-9)))
+    assert found == pytest.approx(added, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("objectives", [2, 3])
+def test_it_is_the_mean_over_what_the_model_expects(objectives):
+    rng = np.random.default_rng(objectives)
+    values = rng.normal(size=(20, objectives))
+    mean, std = np.full(objectives, 0.5), rng.uniform(0.3, 1.0, objectives)
+    reference, before = reference_of(values), volume(values, reference_of(values))
+    axes = [np.linspace(m - 5 * s, m + 5 * s, 31) for m, s in zip(mean, std, strict=True)]
+    grid = [
+        volume(np.vstack([values, point]), reference) - before for point in itertools.product(*axes)
+    ]
+    expected = np.reshape(grid, [31] * objectives)
+    for axis, m, s in zip(axes, mean, std, strict=True):
+        density = norm.pdf(axis, m, s).reshape([-1] + [1] * (expected.ndim - 1))
+        expected = trapezoid(expected * density, axis, axis=0)
+    [found] = np.exp(VolumeImprovement(values)(mean[np.newaxis], std[np.newaxis]))
+    assert found == pytest.approx(expected, rel=0.02)
+
+
+def test_improvements_too_small_for_a_float_are_finite():
+    improvement = VolumeImprovement(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert np.isfinite(improvement(np.full((3, 2), -1e9), np.full((3, 2), 1e-6))).all()
+
+
+@pytest.mark.parametrize("values", [[[1.0, 2.0]], [[1.0, 2.0]] * 3], ids=["one", "equal"])
+def test_values_that_are_all_equal_have_an_improvement(values):
+    improvement = VolumeImprovement(np.array(values))
+    low, high = improvement(np.array([[1.0, 1.9], [1.5, 2.5]]), np.full((2, 2), 0.1))
+    assert low < high
+
+
+@given(VALUES)
+@examples(150)
+def test_the_front_is_what_no_other_value_dominates(values):
+    found = non_dominated(values)
+    for row, value in enumerate(values):
+        worse_or_equal = (values >= value).all(axis=1)
+        better = worse_or_equal & (values > value).any(axis=1)
+        first = np.flatnonzero(worse_or_equal)[0] == row
+        assert found[row] == (not better.any() and first)
