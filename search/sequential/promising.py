@@ -19,6 +19,11 @@ RANDOM, NEAR = 500, 300
 ROUNDS, REFINED = 4, 100
 """Rounds in which points near the best candidates are added, and how many per round."""
 
+CLIMBS = 2
+"""Candidates from which the gradient is followed, after a single round."""
+
+_STEP = 1e-4  # of finite differences
+_ITERATIONS = 30
 _BEST = 8  # points near which candidates are drawn
 _DISTANCES = (0.3, 0.1, 0.03, 0.01)  # standard deviations of these draws, on an axis 1 long
 
@@ -44,16 +49,20 @@ class Promising:
         self._categorical = tuple(is_unordered(domain) for domain in space.values())
         varied = [axis for axis, domain in enumerate(space.values()) if domain.size != 1]
         self._varied = np.array(varied or [0])  # one at least, also where all are constant
+        self._real = [axis for axis, domain in enumerate(space.values()) if domain.size is None]
 
     def point(
-        self, score: Callable[[Array], Array], good: Array
+        self, score: Callable[[Array], Array], good: Array, *, climb: bool = False
     ) -> tuple[list[float], float] | None:
         """Return the point of the highest score found that may be tried, and its score, or None.
 
         Args:
             score: Returns the scores of points, one per row.
             good: Good points, the best first; candidates are drawn near the first few.
+            climb: Whether to follow the gradient over the hyperparameters that are real numbers.
+                Then most maxima are found to the last digits, also those at bounds of the space.
         """
+        climb = climb and bool(self._real)
         generator = np.random.default_rng(self._rng.getrandbits(64))
         good = good[:_BEST]
         distances = generator.choice(_DISTANCES, size=(NEAR, 1))
@@ -62,7 +71,8 @@ class Promising:
             self._near(good[np.arange(NEAR) % len(good)], distances, generator),
         ]
         found, scores = np.empty((0, len(self._space))), np.empty(0)
-        for number in range(1 + ROUNDS):
+        rounds = 2 if climb else ROUNDS
+        for number in range(1 + rounds):
             new = self._new(np.vstack(candidates))
             if len(new):
                 found, scores = np.vstack([found, new]), np.append(scores, score(new))
@@ -72,6 +82,8 @@ class Promising:
             found, scores = found[order], scores[order]
             around = found[np.arange(REFINED) % len(found)]
             candidates = [self._near(around, 0.1 * 0.4**number, generator)]
+            if climb and number + 1 == rounds:
+                candidates = [self._highest_from(start, score) for start in found[:CLIMBS]]
         return found[0].tolist(), float(scores[0])
 
     def _near(
@@ -88,6 +100,32 @@ class Promising:
         one = self._varied[generator.integers(len(self._varied), size=len(points))]
         chosen[np.arange(len(points)), one] = True
         return np.where(chosen, moved, points)
+
+    def _highest_from(self, start: Array, score: Callable[[Array], Array]) -> Array:
+        """Return the end of the way from a point along the gradient, by finite differences."""
+        from scipy.optimize import minimize  # late: it takes a part of a second
+
+        axes = np.arange(len(self._real))
+
+        def loss(real: Array) -> tuple[float, Array]:
+            steps = np.where(real < 0.5, _STEP, -_STEP)
+            points = np.tile(start, (1 + len(axes), 1))
+            points[:, self._real] = real
+            points[1 + axes, self._real] += steps
+            scores = score(points)
+            return -scores[0], (scores[0] - scores[1:]) / steps
+
+        found = minimize(
+            loss,
+            start[self._real],
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0, 1)] * len(axes),
+            options={"maxiter": _ITERATIONS, "maxfun": 2 * _ITERATIONS},
+        )
+        end = start.copy()
+        end[self._real] = found.x
+        return end
 
     def _new(self, points: Array) -> Array:
         """Return the snapped positions of points that may be tried, each once."""

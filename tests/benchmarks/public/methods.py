@@ -31,13 +31,24 @@ from tests.benchmarks.searches.methods import (
     TPE,
     Method,
     Objective,
+    optunas,
 )
 
 DEAP, NGOPT = "DEAP's example of DE", "nevergrad's NGOpt"
+AUTO = "Optuna's AutoSampler"
 SMAC, HEBO = "SMAC3", "HEBO"
 BY_GENERATION = "DE by generation"
 
 _DEAR: dict[str, Any] = {"budget": 100, "seeds": 10}  # some tenths of a second per trial
+
+
+def _auto_sampler(seed: int) -> Any:
+    """Return Optuna's AutoSampler, downloaded from GitHub if no earlier run has kept it."""
+    import optunahub
+    import torch
+
+    torch.set_num_threads(1)
+    return optunahub.load_module("samplers/auto_sampler").AutoSampler(seed=seed)
 
 
 def _nevergrad(space: Space, objective: Objective, budget: int, seed: int) -> None:
@@ -129,6 +140,7 @@ SEQUENTIAL: dict[str, Method] = {
     OUR_GP: dataclasses.replace(METHODS[OUR_GP], **_DEAR),
     TPE: METHODS[TPE],
     OPTUNA_GP: dataclasses.replace(METHODS[OPTUNA_GP], **_DEAR),
+    AUTO: Method(optunas(_auto_sampler), **_DEAR),
     SMAC: Method(_smac, **_DEAR),
     HEBO: Method(_hebo, budget=50, seeds=5),  # some seconds per trial
     SCIPY: METHODS[SCIPY],
@@ -144,6 +156,7 @@ PLANNED = frozenset({SMAC, NGOPT})
 _NEEDED = {
     TPE: "optuna",
     OPTUNA_GP: "torch",
+    AUTO: "optunahub",
     SMAC: "smac",
     HEBO: "hebo",
     NGOPT: "nevergrad",

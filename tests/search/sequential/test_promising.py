@@ -53,3 +53,27 @@ def test_each_candidate_differs_whatever_constants_there_are():
     good = np.array([[0.3] + [0.5] * 9])
     Promising(space, random.Random(0), lambda snapped: True).point(noted, good)
     assert scored[0] == RANDOM + NEAR
+
+
+def test_a_climb_finds_maxima_at_bounds_and_between_them_to_the_last_digits():
+    space = Space({"n": Integer(1, 4)} | {f"x{axis}": Float(0.0, 1.0) for axis in range(20)})
+    best = np.array([1.0] * 10 + [0.4] * 10)
+
+    def near_best(points):
+        return -((points[:, 1:] - best) ** 2).sum(axis=1) - points[:, 0]
+
+    good = np.full((1, 21), 0.875)
+    promising = Promising(space, random.Random(0), lambda snapped: True)
+    point, _ = promising.point(near_best, good, climb=True)
+    assert point[1:11] == [1.0] * 10
+    assert np.abs(np.array(point[11:]) - 0.4).max() < 0.001
+    assert SPACE.decode([0.0, point[0]])["n"] == 1
+    plain, _ = promising.point(near_best, good)
+    assert near_best(np.array([plain]))[0] < near_best(np.array([point]))[0] - 0.01
+
+
+def test_a_climb_needs_no_real_numbers():
+    space = Space({"n": Integer(1, 4), "kind": Choice(["a", "b"])})
+    found = Promising(space, random.Random(0), lambda snapped: True)
+    point, _ = found.point(lambda points: -points.sum(axis=1), np.full((1, 2), 0.625), climb=True)
+    assert space.decode(point) == {"n": 1, "kind": "a"}
