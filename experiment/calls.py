@@ -189,9 +189,10 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             the best configuration, whose score is the mean of its values. A `popsize` of 20 suits
             noise. `Result.best_mean` is the best repeated configuration. Not with `generational`
             or several objectives.
-        candidates: Trial vectors drawn for a trial, of which the most promising one is evaluated;
-            after 160 trials, prior observations included, fewer and fewer trials are chosen so.
-            None for 20, or for as many as the run to resume has. Not with `generational`.
+        candidates: Trial vectors, with several objectives children, drawn for a trial, of which the
+            most promising one is evaluated; after 160 trials, prior observations included, fewer
+            and fewer trials are chosen so. None for 20, or for as many as the run to resume has.
+            Not with `generational`.
         points: Configurations to try first, counted among the trials, at most `popsize` with
             `generational` and one objective: dicts of hyperparameter to value. Hyperparameters left
             out are drawn; a value may lie between two steps of its domain.
@@ -321,8 +322,8 @@ def bayesian_search(
         train: See `launch`.
         bounds: The search space; see `evolutionary_search`.
         direction: 'max' or 'min', or a dict for two or three objectives; see `evolutionary_search`.
-        samples: Number of trials, tens or a few hundreds. From about 50 on `evolutionary_search` is
-            as good, and needs less of the driver's time.
+        samples: Number of trials, tens or a few hundreds. With one objective
+            `evolutionary_search` is as good from about 50 on, and needs less of the driver's time.
         noisy: Whether evaluations of the same configuration differ. Then the search compares the
             model's predictions, not single values, and may repeat a configuration.
         points: See `evolutionary_search`.

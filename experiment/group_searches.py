@@ -52,7 +52,7 @@ def search_each(
             `optimization_key`), or a Keras History, whose best epoch counts.
         bounds: A dict of groups to search spaces, each given as for `evolutionary_search`, with the
             same hyperparameters in all.
-        direction: See `evolutionary_search`.
+        direction: See `evolutionary_search`; more than three objectives need a `searcher`.
         searcher: The algorithm; None for `experiment.BayesianOptimization()`.
         samples: Number of trials per group, for algorithms without a budget of their own; 30
             without a `searcher`.

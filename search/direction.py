@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from search.errors import InvalidArgument, shown
 from search.values import is_unicode
@@ -16,6 +17,9 @@ from search.values import is_unicode
 T = TypeVar("T")
 
 DirectionName: TypeAlias = Literal["max", "min"]
+
+Merits = npt.NDArray[np.float64]
+"""Scores by `Direction.merit`: trials x objectives, or those of one trial."""
 
 LONGEST_NAME = 200
 """Maximum characters of an objective's name."""
@@ -62,6 +66,11 @@ class Direction(enum.StrEnum):
     def weights(self) -> tuple[float, ...]:
         """The sign of the only objective, as a tuple."""
         return (self.weight,)
+
+    @property
+    def each(self) -> tuple[Direction, ...]:
+        """The direction of the only objective, as a tuple."""
+        return (self,)
 
     @property
     def arrow(self) -> str:
@@ -157,7 +166,12 @@ class Directions:
     @property
     def weights(self) -> tuple[float, ...]:
         """The sign of each objective that turns the search into a maximisation, in order."""
-        return tuple(direction.weight for direction in self.by_name.values())
+        return tuple(direction.weight for direction in self.each)
+
+    @property
+    def each(self) -> tuple[Direction, ...]:
+        """The direction of each objective, in order."""
+        return tuple(self.by_name.values())
 
     def scores(self, item: Scored) -> tuple[float, ...] | None:
         """Return the objectives' values in order; None where one is missing or NaN."""
@@ -176,9 +190,7 @@ class Directions:
         front: list[ScoredT] = []
         numbers_of_front = np.empty((len(whole), len(self.by_name)))
         for numbers, item in whole:
-            others = numbers_of_front[: len(front)]
-            no_worse, better = (others >= numbers).all(axis=1), (others > numbers).any(axis=1)
-            if not (no_worse & better).any():
+            if not dominating(numbers_of_front[: len(front)], np.array(numbers)).any():
                 numbers_of_front[len(front)] = numbers
                 front.append(item)
         return front
@@ -201,7 +213,7 @@ class Directions:
         scores = self.scores(item)
         if scores is None:
             return None
-        return tuple(d.merit(s) for d, s in zip(self.by_name.values(), scores, strict=True))
+        return tuple(d.merit(s) for d, s in zip(self.each, scores, strict=True))
 
 
 Goal: TypeAlias = Direction | Directions
@@ -215,6 +227,21 @@ def read_direction(value: object) -> Goal:
         InvalidArgument: Anything else.
     """
     return Directions.parse(value) if isinstance(value, Mapping) else Direction.parse(value)
+
+
+def dominating(rows: Merits, merits: Merits) -> npt.NDArray[np.bool_]:
+    """Return which rows of merits dominate some merits: no worse in any, better in one."""
+    return np.asarray((rows >= merits).all(axis=1) & (rows > merits).any(axis=1))
+
+
+def non_dominated(rows: Merits) -> npt.NDArray[np.bool_]:
+    """Return which rows of merits no other row dominates; of equal rows the first."""
+    found = np.zeros(len(rows), dtype=bool)
+    left = np.lexsort(-rows.T[::-1])  # so no row dominates one before it
+    while len(left):
+        found[left[0]] = True
+        left = left[~(rows[left] <= rows[left[0]]).all(axis=1)]
+    return found
 
 
 def _dominates(merits: tuple[float, ...], others: tuple[float, ...]) -> bool:

@@ -225,7 +225,7 @@ def one_direction(problem: Problem) -> Direction:
     """Return the direction of a problem's objective; `InvalidArgument` if it has several."""
     if isinstance(problem.direction, Directions):
         hint = (
-            "several objectives are for NSGA2, Bayesian optimisation, Optuna, Nevergrad, random "
+            "several objectives are for NSGA2, BayesianOptimization, Optuna, Nevergrad, random "
             "search and grids"
         )
         got = shown(problem.direction.to_json())

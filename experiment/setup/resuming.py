@@ -40,8 +40,8 @@ from spark_jobs.storage.locations import Location
 _BUDGET = ("generations", "samples")
 """Arguments of algorithms that may grow: the trials so far are the same."""
 
-_CANDIDATES = 5
-"""The `candidates` of differential evolution before runs recorded them."""
+_CANDIDATES = {"differential evolution": 5, "NSGA-II": 1}
+"""The `candidates` of algorithms before runs recorded them, without a barrier."""
 
 _LONG = 500  # maximum characters of a value: the paths of a warm start differ at their ends
 
@@ -146,11 +146,11 @@ def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
 def _in_present_terms(algorithm: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recorded algorithm's arguments by their present names, with those added since."""
     arguments = dict(algorithm)
-    if algorithm.get("type") == "differential evolution":
-        if "strategy" in arguments:
-            arguments["variant"] = arguments.pop("strategy")
-        if arguments.get("generational") is False:
-            arguments.setdefault("candidates", _CANDIDATES)
+    kind = algorithm.get("type")
+    if kind == "differential evolution" and "strategy" in arguments:
+        arguments["variant"] = arguments.pop("strategy")
+    if kind in _CANDIDATES and arguments.get("generational") is False:
+        arguments.setdefault("candidates", _CANDIDATES[kind])
     if isinstance(searcher := arguments.get("searcher"), dict):  # `search_each`
         arguments["searcher"] = _in_present_terms(searcher)
     return arguments

@@ -8,7 +8,6 @@ genetic algorithms (EMO 2009), which finds better fronts there.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -77,7 +76,10 @@ class NSGA2:
 
     def to_json(self) -> dict[str, Any]:
         """Return the type and the arguments as JSON."""
-        return {"type": "NSGA-II", **asdict(self)}
+        arguments = asdict(self)
+        if self.generational:
+            del arguments["candidates"]
+        return {"type": "NSGA-II", **arguments}
 
 
 class NSGA2Search(PopulationSearch[Individual]):
@@ -139,7 +141,8 @@ class NSGA2Search(PopulationSearch[Individual]):
         self._points = problem.points
         self._rng = problem.rng
         self._candidates = settings.candidates or 1
-        self._screen = Screen(problem.space, problem.direction)
+        screens = self._candidates > 1
+        self._screen = Screen(problem.space, problem.direction) if screens else None
         self._design: list[list[float]] = []  # unused points of the Latin hypercube
         self._received: list[Individual] = []  # candidates since the last record of the logbook
         self._accepted = 0  # how many of these joined
@@ -162,9 +165,10 @@ class NSGA2Search(PopulationSearch[Individual]):
         self._join(list(first.values()))
 
     def _add_to_screen(self, candidate: Individual) -> None:
-        missing = [None] * len(self._goal.weights)
-        valid = candidate.fitness.valid
-        self._screen.add(candidate, *(candidate.fitness.values if valid else missing))
+        if self._screen is not None:
+            missing = [None] * len(self._goal.weights)
+            valid = candidate.fitness.valid
+            self._screen.add(candidate, *(candidate.fitness.values if valid else missing))
 
     def _given(self, params: Mapping[str, Any]) -> Individual:
         return Individual(self._space.encode(params), self._goal, params=params)
@@ -185,11 +189,14 @@ class NSGA2Search(PopulationSearch[Individual]):
 
     def _new_point(self) -> list[float] | None:
         if self._evaluated >= self.popsize and len(self._population) > 1:
-            number = self._screen.number_to_draw(self._candidates, self._rng)
             tries = max(TRIES, 2 * self._candidates)
             children = (breed(self.toolbox, self._population) for _ in range(tries))
-            new = list(itertools.islice(filter(self._tried.is_new, children), number))
-            return self._screen.most_promising(new) if new else self._tried.another()
+            new = filter(self._tried.is_new, children)
+            if self._screen is None:
+                chosen = next(new, None)
+            else:
+                chosen = self._screen.choose(new, self._candidates, self._rng)
+            return chosen or self._tried.another()
         if not self._design:
             self._design = list(self.toolbox.population())
         return self._tried.this_or_another(self._design.pop(0))

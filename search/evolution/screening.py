@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from search.direction import Goal
+from search.direction import Goal, Merits, dominating
 from search.space.domains import count_varying, is_unordered
 from search.space.spaces import Space
 
@@ -56,14 +57,14 @@ class Screen:
 
     def __init__(self, space: Space, goal: Goal) -> None:
         self._space = space
-        self._weights = np.array(goal.weights)
+        self._directions = goal.each
         self._choices = [axis for axis, domain in enumerate(space.values()) if is_unordered(domain)]
         self._dimensions = count_varying(space.values())
         self._count = 0  # of evaluated points; the arrays have more rows
         self._points = np.empty((_ROOM, len(space)))
         self._squares = np.empty_like(self._points)  # of offsets from a point
-        self._merits = np.empty((_ROOM, len(self._weights)))
-        self._better = np.zeros(_ROOM, dtype=int)  # how many points dominate each
+        self._merits = np.empty((_ROOM, len(self._directions)))
+        self._better = np.zeros(_ROOM, dtype=int)  # with several objectives: who dominate each
 
     def __len__(self) -> int:
         return self._count
@@ -84,32 +85,39 @@ class Screen:
 
     def rescore(self, number: int, *scores: float | None) -> None:
         """Replace the scores of point `number`, counted from 0 in the order of `add`."""
-        self._better[: len(self)] -= self._dominated_by(self._merits[number])
+        if len(self._directions) > 1:
+            self._better[: len(self)] -= self._dominated_by(self._merits[number])
         self._score(number, scores)
 
     def _score(self, number: int, scores: Sequence[float | None]) -> None:
-        """Set the merits of a point, and count whom it dominates, and who dominates it."""
-        merits = self._weights * np.array(scores, dtype=float)  # None becomes NaN
-        self._merits[number] = merits = np.where(np.isnan(merits), -math.inf, merits)
-        others = self._merits[: len(self)]
-        dominating = (others >= merits).all(axis=1) & (others > merits).any(axis=1)
-        self._better[number] = dominating.sum()
-        self._better[: len(self)] += self._dominated_by(merits)
+        pairs = zip(self._directions, scores, strict=True)
+        merits = np.array([direction.merit(score) for direction, score in pairs])
+        self._merits[number] = merits
+        if len(self._directions) > 1:
+            self._better[number] = dominating(self._merits[: len(self)], merits).sum()
+            self._better[: len(self)] += self._dominated_by(merits)
 
-    def _dominated_by(self, merits: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        others = self._merits[: len(self)]
-        return np.asarray((others <= merits).all(axis=1) & (others < merits).any(axis=1))
+    def _dominated_by(self, merits: Merits) -> npt.NDArray[np.bool_]:
+        return dominating(-self._merits[: len(self)], -merits)
 
-    def number_to_draw(self, candidates: int, rng: random.Random) -> int:
-        """Return of how many points the next trial is the most promising: `candidates`, or 1."""
-        return candidates if rng.random() * len(self) < SCREENED else 1
+    def choose(
+        self, points: Iterable[list[float]], candidates: int, rng: random.Random
+    ) -> list[float] | None:
+        """Return the most promising of the first points, at most `candidates`, or just the first.
+
+        Just the first for some trials after 160; None if there is no point.
+        """
+        number = candidates if rng.random() * len(self) < SCREENED else 1
+        drawn = list(itertools.islice(points, number))
+        return self.most_promising(drawn) if drawn else None
 
     def most_promising(self, points: Sequence[list[float]]) -> list[float]:
         """Return the best point, the first of equals; of several, one must be evaluated."""
         if len(points) == 1:
             return points[0]
-        few = -self._better[: len(self)]
-        ranks = np.searchsorted(np.sort(few), few)  # number of worse points
+        one = len(self._directions) == 1
+        merits = self._merits[: len(self), 0] if one else -self._better[: len(self)]
+        ranks = np.searchsorted(np.sort(merits), merits)  # number of worse points
         count = min(NEIGHBOURS, len(self))
         dimensions = self._dimensions
         weight = len(self) / EXPLORING * min(1, FEW / dimensions) / math.sqrt(dimensions)

@@ -7,7 +7,6 @@ without its archive and its adaptation.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
@@ -176,12 +175,11 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         return None if new is None else _Candidate(self._space, new, self._direction)
 
     def _trial_vector(self, place: int) -> list[float] | None:
-        number = self._screen.number_to_draw(self._candidates, self._rng)
         tries = max(TRIES, 2 * self._candidates)
         vectors = (breed(self.toolbox, self._population, place) for _ in range(tries))
         new = filter(self._tried.is_new, vectors)
-        candidates = list(itertools.islice(new, number))
-        return self._screen.most_promising(candidates) if candidates else self._tried.another()
+        chosen = self._screen.choose(new, self._candidates, self._rng)
+        return chosen or self._tried.another()
 
     def _take(self, candidate: _Candidate) -> None:
         individual = self._evaluated(candidate)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Sequence
 from typing import Protocol
@@ -104,12 +103,9 @@ class Evolved:
         screen, population = self._screens[rung], self._best[rung]
         if np.std([self._space.snap(member) for member in population], axis=0).max() < COLLAPSED:
             return None
-        number = screen.number_to_draw(_CANDIDATES, self._rng)
         index = self._rng.randrange(self._popsize)
         vectors = (breed(self._toolbox, population, index) for _ in range(TRIES))
-        new = filter(self._tried.is_new, vectors)
-        candidates = list(itertools.islice(new, number))
-        return screen.most_promising(candidates) if candidates else None
+        return screen.choose(filter(self._tried.is_new, vectors), _CANDIDATES, self._rng)
 
 
 class Modelled:

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from search.direction import non_dominated
 from search.sequential.gaussian_process import (
     GaussianProcess,
     fit,
     log_expected_improvement,
     normalized,
 )
-from search.sequential.volume_improvement import VolumeImprovement, non_dominated
+from search.sequential.volume_improvement import VolumeImprovement
 from search.space.domains import Domain, count_varying, is_unordered
 
 Array = npt.NDArray[np.float64]
@@ -61,11 +62,10 @@ class Model:
         The best first; with several objectives those that no other dominates, in random order.
         """
         if self.values.shape[1] == 1:
-            order = np.argsort(-self.values[:, 0], kind="stable").tolist()
-        else:
-            order = np.flatnonzero(non_dominated(self.values)).tolist()
-            rng.shuffle(order)
-        return np.asarray(self.points[order])
+            return np.asarray(self.points[_best_first(self.values)])
+        front = np.flatnonzero(non_dominated(self.values)).tolist()
+        rng.shuffle(front)
+        return np.asarray(self.points[front])
 
     def improvement(self, values: Array) -> Callable[[Array], Array]:
         """Return the function of points to the logarithm of their expected improvement.
@@ -169,6 +169,8 @@ class Evidence:
 
 
 def _best_first(merits: Array) -> npt.NDArray[np.intp]:
-    """Return the rows in order: those that no other dominates, then by their ranks in all."""
+    """Return the rows, the best first; with several objectives first those none dominates."""
+    if merits.shape[1] == 1:
+        return np.argsort(-merits[:, 0], kind="stable")
     ranks = [np.searchsorted(np.sort(column), column) for column in merits.T]
     return np.lexsort((-np.sum(ranks, axis=0), ~non_dominated(merits)))

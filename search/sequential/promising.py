@@ -20,9 +20,9 @@ ROUNDS, REFINED = 4, 100
 """Rounds in which points near the best candidates are added, and how many per round."""
 
 CLIMBS = 2
-"""Candidates from which the gradient is followed, after a single round."""
+"""Candidates from which the gradient is followed, in place of all rounds but the first."""
 
-_STEP = 1e-4  # of finite differences
+_STEP = 1e-4  # of finite differences, and so about the error of a maximum between bounds
 _ITERATIONS = 30
 _BEST = 8  # points near which candidates are drawn
 _DISTANCES = (0.3, 0.1, 0.03, 0.01)  # standard deviations of these draws, on an axis 1 long
@@ -49,7 +49,7 @@ class Promising:
         self._categorical = tuple(is_unordered(domain) for domain in space.values())
         varied = [axis for axis, domain in enumerate(space.values()) if domain.size != 1]
         self._varied = np.array(varied or [0])  # one at least, also where all are constant
-        self._real = [axis for axis, domain in enumerate(space.values()) if domain.size is None]
+        self._real = {name: axis for axis, name in enumerate(space) if space[name].size is None}
 
     def point(
         self, score: Callable[[Array], Array], good: Array, *, climb: bool = False
@@ -59,10 +59,10 @@ class Promising:
         Args:
             score: Returns the scores of points, one per row.
             good: Good points, the best first; candidates are drawn near the first few.
-            climb: Whether to follow the gradient over the hyperparameters that are real numbers.
-                Then most maxima are found to the last digits, also those at bounds of the space.
+            climb: Whether to follow the gradient over the hyperparameters that are real numbers, up
+                to the bounds of the space. Not in a space with a constraint, which it cannot see.
         """
-        climb = climb and bool(self._real)
+        climb = climb and bool(self._real) and self._space.constraint is None
         generator = np.random.default_rng(self._rng.getrandbits(64))
         good = good[:_BEST]
         distances = generator.choice(_DISTANCES, size=(NEAR, 1))
@@ -105,26 +105,29 @@ class Promising:
         """Return the end of the way from a point along the gradient, by finite differences."""
         from scipy.optimize import minimize  # late: it takes a part of a second
 
-        axes = np.arange(len(self._real))
+        active = self._space.decode(start.tolist())
+        axes = [axis for name, axis in self._real.items() if name in active]
+        if not axes:
+            return start
+        count = len(axes)
 
         def loss(real: Array) -> tuple[float, Array]:
             steps = np.where(real < 0.5, _STEP, -_STEP)
-            points = np.tile(start, (1 + len(axes), 1))
-            points[:, self._real] = real
-            points[1 + axes, self._real] += steps
+            points = np.tile(start, (1 + count, 1))
+            points[:, axes] = real + np.vstack([np.zeros(count), np.diag(steps)])
             scores = score(points)
             return -scores[0], (scores[0] - scores[1:]) / steps
 
         found = minimize(
             loss,
-            start[self._real],
+            start[axes],
             jac=True,
             method="L-BFGS-B",
-            bounds=[(0, 1)] * len(axes),
+            bounds=[(0, 1)] * count,
             options={"maxiter": _ITERATIONS, "maxfun": 2 * _ITERATIONS},
         )
         end = start.copy()
-        end[self._real] = found.x
+        end[axes] = found.x
         return end
 
     def _new(self, points: Array) -> Array:

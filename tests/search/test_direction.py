@@ -1,10 +1,12 @@
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
-from search.direction import Direction, Directions, read_direction
+from search.direction import Direction, Directions, non_dominated, read_direction
 from search.errors import InvalidArgument
 from search.trial import Outcome, Trial
 from tests.properties import examples
@@ -289,3 +291,20 @@ def test_one_objective_has_a_front_of_its_best(direction):
     assert direction.front(items[2:3]) == direction.front([]) == []
     assert direction.joined([], items[2]) == []
     assert direction.joined([best], items[5]) == direction.joined([best], items[3]) == [best]
+
+
+@given(
+    arrays.arrays(
+        float,
+        st.tuples(st.integers(0, 30), st.integers(1, 3)),
+        elements=st.integers(-3, 3).map(float),
+    )
+)
+@examples(150)
+def test_rows_are_not_dominated_if_no_other_is_better_and_none_before_is_equal(rows):
+    found = non_dominated(rows)
+    for number, row in enumerate(rows):
+        no_worse = (rows >= row).all(axis=1)
+        better = no_worse & (rows > row).any(axis=1)
+        first = np.flatnonzero(no_worse & ~better)[0] == number
+        assert found[number] == (not better.any() and first)

@@ -6,6 +6,6 @@ Nothing is ever tuned on these problems: they are run once per release, with the
 install HEBO`; HEBO 0.3.6 asks for numpy below 1.25, so it needs an environment of its own, in which
 NGOpt runs, too: with numpy 2.4 that of Nevergrad 1.0.12 fails for 300 trials of real numbers. Parts
 may be run in several environments, and their printed lines joined by `--add`. A method whose
-package is missing has a row that says so. Optuna's AutoSampler is left out: optunahub downloads its
-code when it is loaded, so it neither works without a network nor is it pinned.
+package is missing has a row that says so. Optuna's AutoSampler is downloaded from GitHub when it is
+first used.
 """

@@ -31,7 +31,7 @@ from tests.benchmarks.searches.methods import (
     TPE,
     Method,
     Objective,
-    optunas,
+    by_sampler,
 )
 
 DEAP, NGOPT = "DEAP's example of DE", "nevergrad's NGOpt"
@@ -39,6 +39,7 @@ AUTO = "Optuna's AutoSampler"
 SMAC, HEBO = "SMAC3", "HEBO"
 BY_GENERATION = "DE by generation"
 
+_HUB = "ee680199100edbd95e0000eb20696c3ec5505973"  # a commit of optuna/optunahub-registry
 _DEAR: dict[str, Any] = {"budget": 100, "seeds": 10}  # some tenths of a second per trial
 
 
@@ -48,7 +49,8 @@ def _auto_sampler(seed: int) -> Any:
     import torch
 
     torch.set_num_threads(1)
-    return optunahub.load_module("samplers/auto_sampler").AutoSampler(seed=seed)
+    module = optunahub.load_module("samplers/auto_sampler", ref=_HUB)
+    return module.AutoSampler(seed=seed)
 
 
 def _nevergrad(space: Space, objective: Objective, budget: int, seed: int) -> None:
@@ -140,7 +142,7 @@ SEQUENTIAL: dict[str, Method] = {
     OUR_GP: dataclasses.replace(METHODS[OUR_GP], **_DEAR),
     TPE: METHODS[TPE],
     OPTUNA_GP: dataclasses.replace(METHODS[OPTUNA_GP], **_DEAR),
-    AUTO: Method(optunas(_auto_sampler), **_DEAR),
+    AUTO: Method(by_sampler(_auto_sampler), **_DEAR),
     SMAC: Method(_smac, **_DEAR),
     HEBO: Method(_hebo, budget=50, seeds=5),  # some seconds per trial
     SCIPY: METHODS[SCIPY],

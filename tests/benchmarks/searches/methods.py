@@ -168,7 +168,7 @@ def _deap(space: Space, objective: Objective, budget: int, seed: int) -> None:
                 agents[number], values[number] = trial, value
 
 
-def optunas(sampler: Callable[[int], Any]) -> Callable[[Space, Objective, int, int], None]:
+def by_sampler(sampler: Callable[[int], Any]) -> Callable[[Space, Objective, int, int], None]:
     """Return the search by a sampler of Optuna, which a function of the seed makes."""
 
     def run(space: Space, objective: Objective, budget: int, seed: int) -> None:
@@ -244,7 +244,7 @@ METHODS: dict[str, Method] = {
     OUR_GP: _ours(SEARCHERS[OUR_GP], **_DEAR),
     SCIPY: Method(_scipy),
     "DEAP's example of DE": Method(_deap),
-    TPE: Method(optunas(tpe)),
-    OPTUNA_GP: Method(optunas(gaussian_process), **_DEAR),
+    TPE: Method(by_sampler(tpe)),
+    OPTUNA_GP: Method(by_sampler(gaussian_process), **_DEAR),
 }
 """Every method of the report, by the name of its row."""

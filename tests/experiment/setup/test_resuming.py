@@ -55,10 +55,13 @@ def test_a_run_on_storage_that_may_work_again_is_no_bad_input(monkeypatch):
         ({"type": "differential evolution", "generational": False, "candidates": 20}, 20),
         ({"type": "differential evolution", "generational": False}, 5),
         ({"type": "differential evolution", "generational": True}, None),
+        ({"type": "NSGA-II", "generational": False, "candidates": 20}, 20),
+        ({"type": "NSGA-II", "generational": False}, 1),
+        ({"type": "NSGA-II", "generational": True}, None),
         ({"type": "random"}, None),
     ],
 )
-def test_a_run_of_an_earlier_version_had_five_candidates(tmp_path, recorded, candidates):
+def test_a_run_of_an_earlier_version_had_fewer_candidates(tmp_path, recorded, candidates):
     run = make_run(tmp_path, algorithm=recorded)
     assert recorded_argument(run, "candidates") == candidates
 

@@ -232,6 +232,50 @@ def test_the_logbook_has_the_front_of_the_population():
     assert searcher.logbook.select("front")[-1] == min(5, len(found))
 
 
+# Screening
+
+
+@pytest.mark.parametrize(("chosen", "candidates"), [({}, 20), ({"candidates": 5}, 5)])
+def test_a_trial_is_chosen_of_several_children(chosen, candidates):
+    searcher = nsga2(popsize=5, generations=9, mutation=1.0, **chosen)
+    mutate, made = searcher.toolbox.mutate, []
+
+    def watched(child):
+        made.append(searcher._asked)
+        return mutate(child)
+
+    searcher.toolbox.register("mutate", watched)
+    drive(searcher, several(plain))
+    assert [made.count(number) for number in range(50)] == [0] * 5 + [candidates] * 45
+
+
+@pytest.mark.parametrize("arguments", [{"candidates": 1}, {"generational": True}])
+def test_without_screening_a_trial_is_the_first_new_child(arguments):
+    searcher = nsga2(popsize=5, generations=3, mutation=1.0, **arguments)
+    mutate, made = searcher.toolbox.mutate, []
+
+    def watched(child):
+        made.append(searcher._asked)
+        return mutate(child)
+
+    searcher.toolbox.register("mutate", watched)
+    drive(searcher, several(plain))
+    assert [made.count(number) for number in range(20)] == [0] * 5 + [1] * 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"candidates": 0}, "an integer"),
+        ({"candidates": 5, "generational": True}, "None with generational=True"),
+    ],
+)
+def test_candidates_are_checked(arguments, expected):
+    with pytest.raises(InvalidArgument, match=expected) as caught:
+        NSGA2(**arguments)
+    assert caught.value.name == "candidates"
+
+
 # Points and prior observations
 
 

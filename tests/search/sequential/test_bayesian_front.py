@@ -14,9 +14,10 @@ from search.random_search import RandomSearch
 from search.searcher import Problem, drive
 from search.sequential.bayesian import DESIGN, BayesianOptimization
 from search.sequential.evidence import MODELLED
+from search.sequential.promising import Promising
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated, Outcome
-from tests.search.fakes import GOAL, hypervolume, plain, recorded, several, started
+from tests.search.fakes import GOAL, evaluated_by, hypervolume, plain, recorded, several, started
 
 MIXED = Space(
     {
@@ -107,8 +108,9 @@ def test_trials_in_flight_are_spread():
     searcher = make(samples=30)
     for _ in range(10):
         searcher.tell(several(plain)(searcher.ask()))
-    trials = [searcher.ask() for _ in range(8)]
-    assert len({round(trial.params["a"], 2) for trial in trials}) == 8
+    points = np.array([list(searcher.ask().params.values()) for _ in range(8)])
+    distances = np.linalg.norm(points[:, np.newaxis] - points, axis=-1)
+    assert distances[np.triu_indices(8, k=1)].min() > 0.001
 
 
 def test_a_search_starts_from_prior_observations():
@@ -142,8 +144,27 @@ def test_with_noise_the_means_count():
     def noisy(params):
         return {name: value + rng.gauss(0, 0.2) for name, value in plain(params).items()}
 
-    outcomes = drive(make(samples=30, noisy=True), several(noisy))
-    assert len(outcomes) == 30
+    space = Space({"a": Integer(0, 3), "b": Integer(0, 3)})
+    trials = trials_of(make(space, samples=30, noisy=True), several(noisy))
+    assert len(trials) == 30  # of 16 configurations
+    late = [trial.params["b"] for trial in trials[16:]]
+    assert late.count(0) > len(late) / 2  # where the front of the means lies
+
+
+def test_every_second_trial_of_a_model_climbs(monkeypatch):
+    climbs = []
+    point = Promising.point
+
+    def noted(promising, score, good, *, climb=False):
+        climbs.append(climb)
+        return point(promising, score, good, climb=climb)
+
+    monkeypatch.setattr(Promising, "point", noted)
+    drive(make(samples=DESIGN + 5), several(plain))
+    assert climbs == [False, True, False, True, False]
+    climbs.clear()
+    drive(make(samples=DESIGN + 3, direction=Direction.MIN), evaluated_by(lambda p: p["a"]))
+    assert climbs == [False] * 3
 
 
 def test_no_trial_has_an_acquisition():
@@ -167,7 +188,7 @@ def test_a_search_that_is_resumed_goes_on_as_it_would_have():
 def test_more_than_three_objectives_are_refused():
     four = Directions(dict.fromkeys("abcd", Direction.MAX))
     problem = Problem(space=SQUARE, samples=9, rng=random.Random(0), direction=four)
-    with pytest.raises(InvalidArgument, match="at most 3 objectives.*NSGA2"):
+    with pytest.raises(InvalidArgument, match="at most 3 objectives.*evolutionary_search"):
         BayesianOptimization().start(problem)
     three = Directions(dict.fromkeys("abc", Direction.MAX))
     assert BayesianOptimization().start(replace(problem, direction=three)).ask() is not None

@@ -55,7 +55,7 @@ def test_each_candidate_differs_whatever_constants_there_are():
     assert scored[0] == RANDOM + NEAR
 
 
-def test_a_climb_finds_maxima_at_bounds_and_between_them_to_the_last_digits():
+def test_a_climb_finds_maxima_at_bounds_and_between_them():
     space = Space({"n": Integer(1, 4)} | {f"x{axis}": Float(0.0, 1.0) for axis in range(20)})
     best = np.array([1.0] * 10 + [0.4] * 10)
 
@@ -70,6 +70,37 @@ def test_a_climb_finds_maxima_at_bounds_and_between_them_to_the_last_digits():
     assert SPACE.decode([0.0, point[0]])["n"] == 1
     plain, _ = promising.point(near_best, good)
     assert near_best(np.array([plain]))[0] < near_best(np.array([point]))[0] - 0.01
+
+
+def test_a_climb_leaves_inactive_hyperparameters_alone():
+    space = Space(
+        {
+            "kind": Choice(["a", "b"]),
+            "of_b": Float(0.0, 1.0, when={"kind": "b"}),
+            "x": Float(0.0, 1.0),
+        }
+    )
+    scored = []
+
+    def noted(points):
+        scored.append(points)
+        return -((points[:, 2] - 1) ** 2) - 9 * (points[:, 0] > 0.5) + points[:, 1]
+
+    found = Promising(space, random.Random(0), lambda snapped: True)
+    point, _ = found.point(noted, np.array([[0.25, 0.5, 0.5]]), climb=True)
+    assert space.decode(point) == {"kind": "a", "x": 1.0}
+    of_a = np.vstack(scored)[np.vstack(scored)[:, 0] < 0.5]
+    assert set(of_a[:, 1]) == {0.5}
+
+
+def test_a_space_with_a_constraint_has_no_climb():
+    space = Space({"x": Float(0.0, 1.0)}, constraint=lambda params: params["x"] < 0.7)
+
+    def best_of(climb):
+        found = Promising(space, random.Random(0), lambda snapped: True)
+        return found.point(lambda points: points[:, 0], np.array([[0.5]]), climb=climb)
+
+    assert best_of(True) == best_of(False)
 
 
 def test_a_climb_needs_no_real_numbers():
