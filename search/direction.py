@@ -213,7 +213,7 @@ class Directions:
         scores = self.scores(item)
         if scores is None:
             return None
-        return tuple(d.merit(s) for d, s in zip(self.each, scores, strict=True))
+        return merits_of(self, scores)
 
 
 Goal: TypeAlias = Direction | Directions
@@ -227,6 +227,11 @@ def read_direction(value: object) -> Goal:
         InvalidArgument: Anything else.
     """
     return Directions.parse(value) if isinstance(value, Mapping) else Direction.parse(value)
+
+
+def merits_of(goal: Goal, scores: Sequence[float | None]) -> tuple[float, ...]:
+    """Return how good scores are, see `Direction.merit`, in the order of the objectives."""
+    return tuple(d.merit(score) for d, score in zip(goal.each, scores, strict=True))
 
 
 def dominating(rows: Merits, merits: Merits) -> npt.NDArray[np.bool_]:

@@ -89,14 +89,13 @@ class NSGA2Search(PopulationSearch[Individual]):
     `popsize` configurations were evaluated and two have values. From then on a trial is a child of
     two individuals, each the winner of a tournament by dominance and crowding distance.
 
-    By default, of `candidates` children the most promising one is tried, judged as in
-    `SteadyStateEvolution` by the evaluated configurations near it and by its distance from them,
-    see `Screen`; beyond 160 trials, fewer and fewer are screened. Each evaluated trial joins the
-    population, which then loses the individual that is
-    last by non-dominated sorting and crowding distance. There is always another trial, whatever is
-    in flight, and the same `rng` and the same order of `ask` and `tell` give the same trials. With
-    `generational`, a generation joins as a whole: `ask` returns None while its last trials are in
-    flight, and the order of their outcomes does not matter.
+    By default, each evaluated trial joins the population, which then loses the individual that is
+    last by non-dominated sorting and crowding distance. Of `candidates` children the most promising
+    one is tried: by the ranks of the evaluated configurations near it and by its distance from
+    them, see `Screen`; beyond 160 trials, fewer and fewer are screened. There is always another
+    trial, whatever is in flight, and the same `rng` and the same order of `ask` and `tell` give the
+    same trials. With `generational`, a generation joins as a whole: `ask` returns None while its
+    last trials are in flight, the order of their outcomes does not matter, and nothing is screened.
 
     A trial that failed, or lacks an objective, does not join. No configuration (going by the values
     of the hyperparameters) is tried twice, so a space with fewer of them than trials ends the
@@ -166,7 +165,7 @@ class NSGA2Search(PopulationSearch[Individual]):
 
     def _add_to_screen(self, candidate: Individual) -> None:
         if self._screen is not None:
-            missing = [None] * len(self._goal.weights)
+            missing = [None] * len(self._goal.each)
             valid = candidate.fitness.valid
             self._screen.add(candidate, *(candidate.fitness.values if valid else missing))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from search.direction import Goal, Merits, dominating
+from search.direction import Goal, Merits, dominating, merits_of
 from search.space.domains import count_varying, is_unordered
 from search.space.spaces import Space
 
@@ -57,14 +57,17 @@ class Screen:
 
     def __init__(self, space: Space, goal: Goal) -> None:
         self._space = space
-        self._directions = goal.each
+        self._goal = goal
+        self._several = len(goal.each) > 1
         self._choices = [axis for axis, domain in enumerate(space.values()) if is_unordered(domain)]
         self._dimensions = count_varying(space.values())
         self._count = 0  # of evaluated points; the arrays have more rows
         self._points = np.empty((_ROOM, len(space)))
         self._squares = np.empty_like(self._points)  # of offsets from a point
-        self._merits = np.empty((_ROOM, len(self._directions)))
-        self._better = np.zeros(_ROOM, dtype=int)  # with several objectives: who dominate each
+        self._merits = np.empty((_ROOM, len(goal.each)))
+        self._better = np.zeros(
+            _ROOM, dtype=int
+        )  # with several objectives: the points that dominate each
 
     def __len__(self) -> int:
         return self._count
@@ -85,15 +88,14 @@ class Screen:
 
     def rescore(self, number: int, *scores: float | None) -> None:
         """Replace the scores of point `number`, counted from 0 in the order of `add`."""
-        if len(self._directions) > 1:
+        if self._several:
             self._better[: len(self)] -= self._dominated_by(self._merits[number])
         self._score(number, scores)
 
     def _score(self, number: int, scores: Sequence[float | None]) -> None:
-        pairs = zip(self._directions, scores, strict=True)
-        merits = np.array([direction.merit(score) for direction, score in pairs])
+        merits = np.array(merits_of(self._goal, scores))
         self._merits[number] = merits
-        if len(self._directions) > 1:
+        if self._several:
             self._better[number] = dominating(self._merits[: len(self)], merits).sum()
             self._better[: len(self)] += self._dominated_by(merits)
 
@@ -115,8 +117,7 @@ class Screen:
         """Return the best point, the first of equals; of several, one must be evaluated."""
         if len(points) == 1:
             return points[0]
-        one = len(self._directions) == 1
-        merits = self._merits[: len(self), 0] if one else -self._better[: len(self)]
+        merits = -self._better[: len(self)] if self._several else self._merits[: len(self), 0]
         ranks = np.searchsorted(np.sort(merits), merits)  # number of worse points
         count = min(NEIGHBOURS, len(self))
         dimensions = self._dimensions

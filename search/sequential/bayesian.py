@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from search.checks import check_flag, make_plain
+from search.direction import merits_of
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.sequential.promising import Promising
@@ -52,7 +53,7 @@ class BayesianOptimization:
 
     def start(self, problem: Problem) -> Searcher:
         """Return a searcher for the problem."""
-        if len(problem.direction.weights) > MOST_OBJECTIVES:
+        if len(problem.direction.each) > MOST_OBJECTIVES:
             expected = f"at most {MOST_OBJECTIVES} objectives"
             got = shown(problem.direction.to_json())
             hint = "`evolutionary_search` takes any number of them"
@@ -107,7 +108,7 @@ class BayesianSearch(SequentialSearch):
         super().__init__(problem, random.Random(), repeats=settings.noisy)
         self._noisy = settings.noisy
         self._seed = problem.rng.getrandbits(64)
-        self._evidence = Evidence(list(self._space.values()), len(self._goal.weights))
+        self._evidence = Evidence(list(self._space.values()), len(self._goal.each))
         self._promising = Promising(self._space, self._rng, self._may_try)
         count = max(DESIGN - len(self._points) - len(problem.known), 0)
         self._design = latin_hypercube(count, len(self._space), problem.rng)
@@ -156,10 +157,8 @@ class BayesianSearch(SequentialSearch):
         return self._acquisitions.get(trial)
 
     def _take(self, point: list[float], scores: tuple[float, ...] | None) -> None:
-        each = self._goal.each
-        values = [None] * len(each) if scores is None else scores
-        merits = [direction.merit(value) for direction, value in zip(each, values, strict=True)]
-        self._evidence.add(point, *merits)
+        missing = [None] * len(self._goal.each)
+        self._evidence.add(point, *merits_of(self._goal, missing if scores is None else scores))
 
     def _may_try(self, snapped: tuple[float, ...]) -> bool:
         return self._noisy or not self._tried.has_snapped(snapped)
@@ -186,7 +185,7 @@ class BayesianSearch(SequentialSearch):
         """Return the new point of the largest expected improvement; None without a new point."""
         model = self._evidence.model(list(self._in_flight.values()))
         values = model.predict(model.points)[0] if self._noisy else model.values
-        several = len(self._goal.weights) > 1
+        several = len(self._goal.each) > 1
         found = self._promising.point(
             model.improvement(values),
             model.good(self._rng),
