@@ -22,6 +22,9 @@ ROUNDS, REFINED = 4, 100
 CLIMBS = 2
 """Candidates from which the gradient is followed, in place of all rounds but the first."""
 
+MOST_CLIMBED = 50
+"""Maximum real numbers over which a gradient is followed: of 200, a trial would take seconds."""
+
 _STEP = 1e-4  # of finite differences, and so about the error of a maximum between bounds
 _ITERATIONS = 30
 _BEST = 8  # points near which candidates are drawn
@@ -59,10 +62,11 @@ class Promising:
         Args:
             score: Returns the scores of points, one per row.
             good: Good points, the best first; candidates are drawn near the first few.
-            climb: Whether to follow the gradient over the hyperparameters that are real numbers, up
-                to the bounds of the space. Not in a space with a constraint, which it cannot see.
+            climb: Whether to follow the gradient over the hyperparameters that are real numbers, at
+                most 50, up to the bounds of the space. Not in a space with a constraint, which the
+                gradient does not know.
         """
-        climb = climb and bool(self._real) and self._space.constraint is None
+        climb = climb and 0 < len(self._real) <= MOST_CLIMBED and self._space.constraint is None
         generator = np.random.default_rng(self._rng.getrandbits(64))
         good = good[:_BEST]
         distances = generator.choice(_DISTANCES, size=(NEAR, 1))

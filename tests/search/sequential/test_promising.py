@@ -1,8 +1,9 @@
 import random
 
 import numpy as np
+import pytest
 
-from search.sequential.promising import NEAR, RANDOM, Promising
+from search.sequential.promising import MOST_CLIMBED, NEAR, RANDOM, Promising
 from search.space.spaces import Choice, Float, Integer, Space
 
 SPACE = Space({"x": Float(0.0, 1.0), "n": Integer(1, 4)})
@@ -93,12 +94,19 @@ def test_a_climb_leaves_inactive_hyperparameters_alone():
     assert set(of_a[:, 1]) == {0.5}
 
 
-def test_a_space_with_a_constraint_has_no_climb():
-    space = Space({"x": Float(0.0, 1.0)}, constraint=lambda params: params["x"] < 0.7)
-
+@pytest.mark.parametrize(
+    "space",
+    [
+        Space({"x": Float(0.0, 1.0)}, constraint=lambda params: params["x"] < 0.7),
+        Space({f"x{axis}": Float(0.0, 1.0) for axis in range(MOST_CLIMBED + 1)}),
+    ],
+    ids=["a constraint", "many hyperparameters"],
+)
+def test_some_spaces_have_no_climb(space):
     def best_of(climb):
         found = Promising(space, random.Random(0), lambda snapped: True)
-        return found.point(lambda points: points[:, 0], np.array([[0.5]]), climb=climb)
+        good = np.full((1, len(space)), 0.5)
+        return found.point(lambda points: points[:, 0], good, climb=climb)
 
     assert best_of(True) == best_of(False)
 
