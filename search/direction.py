@@ -1,4 +1,4 @@
-"""Comparison of scores. No other module of the project compares them."""
+"""What is better: scores become merits here, which other modules may sort, and dominance."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -103,9 +103,13 @@ class Evolved:
         screen, population = self._screens[rung], self._best[rung]
         if np.std([self._space.snap(member) for member in population], axis=0).max() < COLLAPSED:
             return None
-        index = self._rng.randrange(self._popsize)
-        vectors = (breed(self._toolbox, population, index) for _ in range(TRIES))
-        return screen.choose(filter(self._tried.is_new, vectors), _CANDIDATES, self._rng)
+
+        def vectors() -> Iterator[list[float]]:
+            index = self._rng.randrange(self._popsize)
+            for _ in range(TRIES):
+                yield breed(self._toolbox, population, index)
+
+        return screen.choose(filter(self._tried.is_new, vectors()), _CANDIDATES, self._rng)
 
 
 class Modelled:

@@ -78,8 +78,9 @@ class BayesianSearch(SequentialSearch):
     - With two or three objectives each has a model, and a trial is the point of the largest
       expected improvement of the volume that the trials dominate, above a point a tenth of the
       range below the worst value in each objective; see `VolumeImprovement`. For every second trial
-      that point is found by its gradient, up to the bounds of the space; for the others by chance,
-      which spreads the trials. Both in turn found better fronts than one alone.
+      the search for that point follows the gradient over the real hyperparameters, of which there
+      may be 50, in a space without a constraint; so it also reaches the bounds. For the others it
+      only draws candidates, which spreads the trials. In turn they found better fronts than alone.
     - The model sees each value at its decoded position in the space. Values of an unordered choice
       are all equally far apart.
     - A failed trial counts as the worst value so far, so points near it are avoided; a few failures

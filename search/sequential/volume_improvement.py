@@ -82,7 +82,7 @@ class VolumeImprovement:
 
 
 def _size(front: Array, reference: Array) -> int:
-    """Return the number of boxes of at most three objectives."""
+    """Return the number of boxes of three objectives; of two it grows with their number, too."""
     return sum(1 + len(others) for others, _, _ in _slabs(front, reference))
 
 

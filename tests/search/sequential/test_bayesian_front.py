@@ -13,7 +13,7 @@ from search.errors import InvalidArgument
 from search.random_search import RandomSearch
 from search.searcher import Problem, drive
 from search.sequential.bayesian import DESIGN, BayesianOptimization
-from search.sequential.evidence import MODELLED
+from search.sequential.evidence import MODELLED, Model
 from search.sequential.promising import Promising
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated, Outcome
@@ -138,8 +138,15 @@ def test_objectives_that_are_the_same_everywhere_are_searched():
     assert len(outcomes) == 12
 
 
-def test_with_noise_the_means_count():
-    rng = random.Random(0)
+def test_with_noise_the_means_count_and_trials_may_repeat(monkeypatch):
+    rng, compared = random.Random(0), []
+    improvement = Model.improvement
+
+    def noted(model, values):
+        compared.append(np.array_equal(values, model.predict(model.points)[0]))
+        return improvement(model, values)
+
+    monkeypatch.setattr(Model, "improvement", noted)
 
     def noisy(params):
         return {name: value + rng.gauss(0, 0.2) for name, value in plain(params).items()}
@@ -147,6 +154,8 @@ def test_with_noise_the_means_count():
     space = Space({"a": Integer(0, 3), "b": Integer(0, 3)})
     trials = trials_of(make(space, samples=30, noisy=True), several(noisy))
     assert len(trials) == 30  # of 16 configurations
+    assert all(compared)
+    assert len(compared) == 30 - DESIGN
     late = [trial.params["b"] for trial in trials[16:]]
     assert late.count(0) > len(late) / 2  # where the front of the means lies
 

@@ -74,6 +74,19 @@ def test_values_that_are_all_equal_have_an_improvement(values):
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_the_order_of_the_objectives_and_blocks_of_boxes_do_not_matter(order, monkeypatch):
+    rng = np.random.default_rng(1)
+    x = rng.random(30)
+    values = np.column_stack([x, 1 - x, x + 0.1 * rng.random(30)])
+    mean, std = rng.random((7, 3)), rng.uniform(0.05, 0.5, (7, 3))
+    expected = VolumeImprovement(values)(mean, std)
+    monkeypatch.setattr("search.sequential.volume_improvement._AT_ONCE", 30)
+    order = list(order)
+    found = VolumeImprovement(values[:, order])(mean[:, order], std[:, order])
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_objectives_that_agree_make_few_boxes_in_any_order(order):
     rng = np.random.default_rng(0)
     x = rng.random(200)
