@@ -235,9 +235,8 @@ def test_the_logbook_has_the_front_of_the_population():
 # Screening
 
 
-@pytest.mark.parametrize(("chosen", "candidates"), [({}, 20), ({"candidates": 5}, 5)])
-def test_a_trial_is_chosen_of_several_children(chosen, candidates):
-    searcher = nsga2(popsize=5, generations=9, mutation=1.0, **chosen)
+def children_per_trial(searcher):
+    """Run the search, and return how many children were bred for each trial."""
     mutate, made = searcher.toolbox.mutate, []
 
     def watched(child):
@@ -246,21 +245,19 @@ def test_a_trial_is_chosen_of_several_children(chosen, candidates):
 
     searcher.toolbox.register("mutate", watched)
     drive(searcher, several(plain))
-    assert [made.count(number) for number in range(50)] == [0] * 5 + [candidates] * 45
+    return [made.count(number) for number in range(searcher.total)]
+
+
+@pytest.mark.parametrize(("chosen", "candidates"), [({}, 20), ({"candidates": 5}, 5)])
+def test_a_trial_is_chosen_of_several_children(chosen, candidates):
+    searcher = nsga2(popsize=5, generations=9, mutation=1.0, **chosen)
+    assert children_per_trial(searcher) == [0] * 5 + [candidates] * 45
 
 
 @pytest.mark.parametrize("arguments", [{"candidates": 1}, {"generational": True}])
 def test_without_screening_a_trial_is_the_first_new_child(arguments):
     searcher = nsga2(popsize=5, generations=3, mutation=1.0, **arguments)
-    mutate, made = searcher.toolbox.mutate, []
-
-    def watched(child):
-        made.append(searcher._asked)
-        return mutate(child)
-
-    searcher.toolbox.register("mutate", watched)
-    drive(searcher, several(plain))
-    assert [made.count(number) for number in range(20)] == [0] * 5 + [1] * 15
+    assert children_per_trial(searcher) == [0] * 5 + [1] * 15
 
 
 @pytest.mark.parametrize(
