@@ -29,7 +29,7 @@ LEAST = 3
 """Minimum values for a model; it begins with so few when many trials are in flight."""
 
 MOST_OBJECTIVES = 3
-"""Maximum number of objectives: with four, an `ask` after some hundreds of trials takes seconds."""
+"""Maximum number of objectives: each more makes many times the boxes of `VolumeImprovement`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class BayesianSearch(SequentialSearch):
       range below the worst value in each objective; see `VolumeImprovement`. For every second trial
       the search for that point follows the gradient over the real hyperparameters, of which there
       may be 50, in a space without a constraint; so it also reaches the bounds. For the others it
-      only draws candidates, which spreads the trials. In turn they found better fronts than alone.
+      only draws candidates, which spreads the trials.
     - The model sees each value at its decoded position in the space. Values of an unordered choice
       are all equally far apart.
     - A failed trial counts as the worst value so far, so points near it are avoided; a few failures
@@ -91,7 +91,8 @@ class BayesianSearch(SequentialSearch):
 
     After 1,000 trials with one objective an `ask` takes about 0.04 s, and 0.3 s when it fits the
     model's hyperparameters anew, each time the trials have grown by a twentieth (printed by
-    `make bench-search`). With several objectives it takes about 0.1 s up to 100 trials.
+    `make bench-search`). With several objectives and up to 100 trials it takes
+    about 0.1 s (printed by `python -m tests.benchmarks.searches.pareto`).
 
     The same `rng` and the same order of `ask` and `tell` give the same trials on processors of the
     same kind; a search that is resumed elsewhere keeps the trials that it had.

@@ -23,7 +23,7 @@ CLIMBS = 2
 """Candidates from which the gradient is followed, in place of all rounds but the first."""
 
 MOST_CLIMBED = 50
-"""Maximum real numbers over which a gradient is followed: of 200, a trial would take seconds."""
+"""Maximum real numbers over which a gradient is followed: each step evaluates a point for each."""
 
 _STEP = 1e-4  # of finite differences, and so about the error of a maximum between bounds
 _ITERATIONS = 30

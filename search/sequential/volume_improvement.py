@@ -35,9 +35,9 @@ class VolumeImprovement:
     decomposition algorithms (Journal of Global Optimization 75, 2019).
 
     Args:
-        values: The values so far, trials x objectives; the higher the better. With two objectives
-            n values that no other dominates make n + 1 boxes. With three a hundred make one or two
-            thousand, with four more than ten thousand.
+        values: The values so far, trials x objectives; the higher the better. A hundred values that
+            no other dominates make 101 boxes with two objectives, and one to two thousand with
+            three that conflict.
     """
 
     def __init__(self, values: Array) -> None:
@@ -82,7 +82,7 @@ class VolumeImprovement:
 
 
 def _size(front: Array, reference: Array) -> int:
-    """Return the number of boxes of three objectives; of two it grows with their number, too."""
+    """Return how many boxes three objectives make in this order; two make as many in any order."""
     return sum(1 + len(others) for others, _, _ in _slabs(front, reference))
 
 

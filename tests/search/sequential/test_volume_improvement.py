@@ -86,6 +86,13 @@ def test_the_order_of_the_objectives_and_blocks_of_boxes_do_not_matter(order, mo
     assert found == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("objectives", "least", "most"), [(2, 101, 101), (3, 1000, 2000)])
+def test_a_hundred_values_make_so_many_boxes(objectives, least, most):
+    values = np.abs(np.random.default_rng(0).normal(size=(100, objectives)))
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    assert least <= len(VolumeImprovement(values)._bounds[0][1]) <= most
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_objectives_that_agree_make_few_boxes_in_any_order(order):
     rng = np.random.default_rng(0)
