@@ -50,7 +50,7 @@ def population_based_training(  # noqa: PLR0917  # their order is part of the ca
         popsize: Members, at least 2.
         generations: Generations after the initial one, at least 1.
         quantile: Share of [0, 0.5] of the members that are replaced by copies of the best, rounded
-            up: 3 of 10 by default.
+            up, but at most half of the members: 3 of 10 by default.
         resample_probability: Probability that a copied hyperparameter is drawn anew rather than
             perturbed.
         points: Configurations of the first members, at most `popsize`: dicts of hyperparameter to

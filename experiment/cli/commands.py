@@ -95,7 +95,7 @@ def command_parser(program: str) -> argparse.ArgumentParser:
     text = "the state of a run, its best and failed trials; or all about one trial"
     shown_run = add_for_run("show", _show, text, "latest 3")
     shown_run.add_argument("trial", type=int, nargs="?", help="the trial's number")
-    ignored = "without TRIAL: count the ignored outcomes"
+    ignored = "without TRIAL: also count and list the ignored outcomes"
     shown_run.add_argument("-v", "--verbose", action="store_true", help=ignored)
     text = "the output of a trial, of all its attempts"
     logs = add_for_run("logs", _logs, text, "latest 3 --follow")

@@ -152,15 +152,16 @@ def job_parser() -> argparse.ArgumentParser:
         spaces.add_argument(_option(name), metavar="FILE", help=text)
     known = ", ".join([*_SEARCHERS, *_ALGORITHMS])
     text = (
-        f"with --bounds: {known}, also as {{type: NSGA2, popsize: 20}}; default: evolution. With "
-        "--groups: one of these classes; default: BayesianOptimization"
+        f"with --bounds: {known}, also as {{type: NSGA2, popsize: 20}}, or MODULE:NAME, an object; "
+        "default: evolution. With --groups: one of these classes, or MODULE:NAME; default: "
+        "BayesianOptimization"
     )
     parser.add_argument("--searcher", help=text)
     for name, (parameter, text) in _parameters().items():
         lone = parameter.annotation == "bool"
         parser.add_argument(
             _option(name),
-            metavar="VALUE",
+            metavar="MODULE:FUNCTION" if name == "constraint" else "VALUE",
             help=text.replace("%", "%%"),
             nargs="?" if lone else None,
             const="true" if lone else None,

@@ -91,8 +91,9 @@ class Settings(_Begun):
             `optimization_key`, or the only one that is reported.
         repeats: Number of times that each trial calls the train function, one after the other, for
             a noisy objective; its value is their mean. `experiment.repeat()` returns the number of
-            the call, such as for a seed or a fold. Trials race: one that is significantly worse in
-            its repeats so far than the best trial is stopped, see `experiment.StudentRacing`.
+            the call, such as for a seed or a fold. With one objective trials race: one that is
+            significantly worse in its repeats so far than the best trial is stopped, see
+            `experiment.StudentRacing`. With several objectives each trial makes all repeats.
         timeout: Seconds after which a trial is ended, with all processes that it started.
         grace: Seconds between SIGTERM and SIGKILL when a trial is ended.
         deadline: Seconds from the call after which the search is ended; it returns the trials so
@@ -106,15 +107,15 @@ class Settings(_Begun):
         retry_on: Kinds of failures that are retried, see `experiment.Failure`: by default a lost
             executor and the machine's faults; you may add 'user error', 'exit', 'time', 'memory',
             'gpu memory' and 'invalid value'.
-        seed: The seed that makes a search repeatable; also seeds `random` and numpy in each trial,
-            and anew in each of its repeats.
+        seed: The seed that makes a search repeatable; also seeds `random`, numpy and, if it is
+            preloaded, PyTorch in each trial, and anew in each of its repeats.
         isolation: 'process' forks a process per trial, 'spawn' starts a fresh interpreter per
             trial, whose imports count towards its time, 'none' runs trials in the slot's own
             process, where nothing can end them.
-        preload: Modules that each executor imports once, for this search and the next ones, and
-            fresh interpreters each time; those that the driver lacks are skipped. By default the
-            modules of large packages, such as TensorFlow, that the train function imports; `()` for
-            none.
+        preload: Modules that each executor imports once, for this search and the next ones; those
+            that the driver lacks are skipped. By default the modules of large packages, such as
+            TensorFlow, that the train function imports; `()` for none. With `isolation='spawn'`
+            each trial imports them; with 'none' nothing is preloaded, and this has no effect.
         verbose: 0 shows nothing, 1 the progress, 2 also a line per trial and the output of trials,
             each line with the trial's number.
 
