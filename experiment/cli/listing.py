@@ -26,7 +26,7 @@ def list_runs(logdir: str) -> None:
                 rows.append((run.name, *_list_row(read_run(reader.paths))))
         except ExperimentError as error:  # one broken run hides no other
             rows.append((run.name, "", f"cannot be read: {error}", "", "", ""))
-    print_table(("run", "started", "state", "trials", "failed", "best"), rows)
+    print_table(("run", "started (UTC)", "state", "trials", "failed", "best"), rows)
 
 
 def runs_in(logdir: str, name: str) -> list[Location]:
@@ -57,7 +57,7 @@ def run_meant(run: str) -> str:
 def _list_row(run: Run) -> tuple[str, ...]:
     result, state = run.result, state_of(run)
     counts, best = f"{result.done}/{result.total}", _best(result)
-    if run.manifest.call == "executor":  # calls, not trials: none is the best
+    if run.manifest.of_calls:  # none is the best
         state, counts, best = f"executor, {state}", count(result.done, "call"), ""
     started = run.manifest.created.replace("T", " ").removesuffix("+00:00")
     return started, state, counts, str(len(result.failed)), best

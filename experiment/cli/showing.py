@@ -63,7 +63,7 @@ def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
         "description": manifest.description,
         "state": state_of(run),
         "to continue": how_to_continue(run),
-        "so far": result.summary(),
+        "so far": count(result.done, "call") if manifest.of_calls else result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
         "arguments": _arguments(run),
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
@@ -81,7 +81,8 @@ def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
             [(str(a.trial.id), hyperparameters(a.trial.params)) for a in run.running],
             "Running, at the last update",
         )
-    print_best(result)
+    if not manifest.of_calls:
+        print_best(result)
     if result.failed:
         failed = result.failed[:_FAILED]
         rows = [(str(t.id), str(t.error), hyperparameters(t.params)) for t in failed]

@@ -334,7 +334,7 @@ def size(amount: int) -> str:
     """Return a number of bytes with its unit: "512 bytes", "3.4 MB"."""
     value = float(amount)
     for unit in ("bytes", "kB", "MB", "GB"):
-        if value < 1000:
+        if value < 999.5:  # else it is rounded to 1e+03
             return f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:.3g} TB"

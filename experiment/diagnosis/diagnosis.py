@@ -101,14 +101,22 @@ class Diagnosis:
 
 
 def diagnosis_of(findings: Iterable[Finding]) -> Diagnosis:
-    """Return a diagnosis with the worst finding of each check on each host."""
-    worst: dict[tuple[str, str], Finding] = {}
+    """Return a diagnosis with the worst finding of each check on each host.
+
+    On the driver with all that are not 'ok': a check of it may find several problems, while several
+    executors of a host find one problem with other figures.
+    """
+    worst: dict[tuple[str, ...], Finding] = {}
     for finding in findings:
-        key = finding.check, finding.host
+        problem = finding.host == DRIVER and finding.level != "ok"
+        each = (finding.got, finding.expected) if problem else ()
+        key = finding.check, finding.host, *each
         known = worst.setdefault(key, finding)
         if _LEVELS.index(finding.level) < _LEVELS.index(known.level):
             worst[key] = finding
-    return Diagnosis(sorted(worst.values(), key=lambda finding: _LEVELS.index(finding.level)))
+    bad = {(finding.check, finding.host) for finding in worst.values() if finding.level != "ok"}
+    kept = [f for f in worst.values() if f.level != "ok" or (f.check, f.host) not in bad]
+    return Diagnosis(sorted(kept, key=lambda finding: _LEVELS.index(finding.level)))
 
 
 def _rows(findings: Sequence[Finding]) -> list[list[str]]:

@@ -80,9 +80,10 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def arguments_of_algorithm(manifest: Manifest) -> str:
-    """Return the arguments of a run's algorithm as in its call; `run` also got the algorithm."""
+    """Return the arguments of a run's algorithm as in its call, besides spaces; with `run`'s."""
     chosen = {"searcher": manifest.algorithm.get("type")} if manifest.call == "run" else {}
-    return as_arguments(chosen | manifest.algorithm)
+    given = {name: value for name, value in manifest.algorithm.items() if name != "bounds"}
+    return as_arguments(chosen | given)
 
 
 def _as_code(rule: dict[str, Any]) -> str:

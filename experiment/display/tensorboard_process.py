@@ -31,6 +31,7 @@ from typing import Annotated, Any
 import msgspec
 
 from experiment.run_files.loading import SUMMARY
+from search.direction import Direction
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import SEARCH
 from spark_jobs.storage.files import Files
@@ -184,7 +185,10 @@ def _show_columns_of_all_runs() -> None:
 
 
 def _add_columns(experiment: Any, other: Any) -> None:
-    """Add the columns of another run; a column of both loses its domain if they differ."""
+    """Add the columns of another run.
+
+    A column of both loses its domain, and a metric the arrow of its direction, if they differ.
+    """
     columns = {info.name: info for info in experiment.hparam_infos}
     for info in other.hparam_infos:
         known = columns.get(info.name)
@@ -193,8 +197,15 @@ def _add_columns(experiment: Any, other: Any) -> None:
         elif known != info:
             for domain in ("domain_discrete", "domain_interval"):
                 known.ClearField(domain)
-    tags = {info.name.tag for info in experiment.metric_infos}
-    experiment.metric_infos.extend(i for i in other.metric_infos if i.name.tag not in tags)
+    metrics = {info.name.tag: info for info in experiment.metric_infos}
+    for info in other.metric_infos:
+        known = metrics.get(info.name.tag)
+        if known is None:
+            experiment.metric_infos.append(info)
+        elif known.display_name != info.display_name:
+            known.display_name = known.display_name.rstrip(
+                f" {''.join(d.arrow for d in Direction)}"
+            )
 
 
 def _serve(

@@ -13,6 +13,7 @@ from search.direction import Direction, DirectionName, Directions, Goal
 from search.errors import ExperimentError
 from search.space.spaces import Space
 from search.trial import UNNAMED_OBJECTIVE
+from search.values import identity
 
 
 class Mean(NamedTuple):
@@ -108,9 +109,10 @@ class ScoredTrials(Sequence[TrialResult]):
         """
         if not isinstance(self._goal, Direction):
             return None
-        same: dict[str, list[tuple[TrialResult, float]]] = {}
+        same: dict[Any, list[tuple[TrialResult, float]]] = {}
         for trial, value in self.scores:
-            same.setdefault(repr((trial.params, trial.max_steps)), []).append((trial, value))
+            key = identity((trial.params, trial.max_steps))
+            same.setdefault(key, []).append((trial, value))
         means = [
             Mean(scores[0][0].params, mean(v for _, v in scores), [trial for trial, _ in scores])
             for scores in same.values()

@@ -39,10 +39,17 @@ def number(value: float) -> str:
 
 
 def hyperparameter(value: Any, limit: int = 60) -> str:
-    """Return a hyperparameter's value as text: floats with six digits, others as their repr."""
+    """Return a hyperparameter's value as text: floats with six digits, others as their repr.
+
+    The middle of a long text is left out: names and paths differ at their ends more often.
+    """
     if isinstance(value, float):
         return number(value)
-    return printable(value[:limit] if isinstance(value, str) else shown(value, limit))
+    if not isinstance(value, str):
+        return printable(shown(value, limit))
+    if len(value) > limit:
+        value = f"{value[: (limit - 3) // 2]}...{value[-((limit - 2) // 2) :]}"
+    return printable(value)
 
 
 def unambiguous(

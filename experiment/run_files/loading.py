@@ -19,7 +19,7 @@ from experiment.run_files.format import RUN, check_format
 from experiment.run_files.journal import JournalReader, JournalRewritten, read_journal
 from experiment.run_files.journal_records import Record, RecordReader, read_records
 from experiment.run_files.left_outcomes import Ignored, ignored_outcomes
-from experiment.run_files.manifest import Manifest, Summary
+from experiment.run_files.manifest import Manifest, Summary, started_at
 from experiment.run_files.run_state import RunState
 from search.direction import read_direction
 from search.errors import InvalidArgument, shown
@@ -317,7 +317,8 @@ def find_runs(logdir: Location) -> list[Location]:
                 continue
             with contextlib.suppress(FileNotFoundError, PermissionError):  # of another user
                 manifest = files.status(folder.location.below(MANIFEST))
-                runs.append((manifest.modified, str(folder.location), folder.location))
+                started = started_at(folder.location.name, otherwise=manifest.modified)
+                runs.append((started, manifest.modified, str(folder.location), folder.location))
     return [location for *_, location in sorted(runs)]
 
 

@@ -28,6 +28,8 @@ from spark_jobs.storage.local_files import write_whole
 
 _PACKAGES = ("pyspark", "tensorflow", "tensorflow-cpu", "keras", "tensorboard", "deap", "numpy")
 
+_TIME_IN_NAME = "%Y%m%dT%H%M%SZ"
+
 
 def versions() -> dict[str, str]:
     """Return the versions of this package, of Python and of other packages that matter."""
@@ -121,6 +123,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         datetime.datetime.fromisoformat(self.created).timestamp()
 
     @property
+    def of_calls(self) -> bool:
+        """Whether its trials are calls of `experiment.executor`, of which none is the best."""
+        return self.call == "executor"
+
+    @property
     def trains_a_population(self) -> bool:
         """Whether it is population based training, also of each group of `search_each`."""
         searcher = self.algorithm.get("searcher")
@@ -180,8 +187,25 @@ def folder_name(name: str) -> str:
         name: A label; characters that are unsafe in file names become "-".
     """
     label = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40] or "search"
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    now = datetime.datetime.now(datetime.UTC).strftime(_TIME_IN_NAME)
     return f"{label}-{now}-{secrets.token_hex(4)}"
+
+
+def started_at(folder: str, otherwise: float) -> float:
+    """Return when a run began, in seconds since 1970, from its folder's name: a copy has it, too.
+
+    Args:
+        folder: The name of its folder.
+        otherwise: What to return if the folder was renamed.
+    """
+    found = re.search(r"-(\d{8}T\d{6}Z)-[0-9a-f]{8}$", folder)
+    if found is None:
+        return otherwise
+    try:
+        time = datetime.datetime.strptime(found[1], _TIME_IN_NAME)
+    except ValueError:  # such as a month of 13
+        return otherwise
+    return time.replace(tzinfo=datetime.UTC).timestamp()
 
 
 def write_manifest(paths: RunPaths, manifest: Manifest) -> None:

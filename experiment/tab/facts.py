@@ -39,7 +39,7 @@ def state_of(paths: RunPaths, *, ended: bool, problem: str | None) -> State:
 
 def facts_of_ended(paths: RunPaths, manifest: Manifest, summary: Summary) -> dict[str, Any]:
     """Return the facts of a run that has ended, without reading its journal."""
-    best = summary.best
+    best = None if manifest.of_calls else summary.best
     return {
         **_facts_of_manifest(paths, manifest),
         "state": state_of(paths, ended=True, problem=summary.problem),
@@ -65,24 +65,26 @@ def facts_of(run: Run, timeline: Timeline, ended: float | None) -> dict[str, Any
     """
     result = run.result
     statuses = Counter(trial.status for trial in result.trials)
-    best = None if result.objectives or result.best is None else result.best
+    best = None if result.objectives or run.manifest.of_calls else result.best
+    state = state_of(run.paths, ended=run.ended, problem=result.problem)
+    going_on = not run.ended and state != "driver gone"
     typical = [trial.seconds for trial in result.trials if trial.status == "finished"]
     workers = Workers.read("workers_per_trial", run.manifest.workers_per_trial)
     at_once = workers.at_once(len(timeline.present))
     left = None
-    if len(typical) > 1 and at_once and not run.ended:
+    if len(typical) > 1 and at_once and going_on:
         mean = sum(typical) / len(typical)  # fmean raises where it is too large for a float
         left = seconds_of(result.total - result.done, mean, at_once)
     return {
         **_facts_of_manifest(run.paths, run.manifest),
-        "state": state_of(run.paths, ended=run.ended, problem=result.problem),
+        "state": state,
         "problem": printable(result.problem or ""),
         "objective": result.objective,
         "total": result.total,
         "counts": {
             "done": result.done,
             **{status: statuses[status] for status in ("failed", "stopped", "cancelled")},
-            "running": len(run.running),
+            "running": len(run.running) if going_on else 0,
         },
         "best": None
         if best is None

@@ -44,6 +44,7 @@ class RunPages:
         self._timeline = Timeline(paths)
         self._run: Run | None = None
         self._ended: dict[str, Any] | None = None  # an ended run's facts
+        self._end: tuple[int, ...] | None = None  # the summary's file that they are from
         self._importance = b"", -1  # and the number of trials that it was computed from
         self._lock = threading.Lock()
 
@@ -54,12 +55,11 @@ class RunPages:
             ExperimentError: The run cannot be read.
         """
         with self._lock:
-            if not self.paths.result.exists():  # not ended, or resumed
-                self._ended = None
-            elif self._run is None and self._ended is None:
-                self._ended = self._facts_without_journal()
-            facts = self._facts(self._read()) if self._ended is None else self._ended
-            return {"name": self.name, **facts}
+            if self._run is None and (end := self._end_now()) != self._end:
+                self._ended = None if end is None else self._facts_without_journal()
+                self._end = end
+            known = self._ended if self._run is None else None
+            return {"name": self.name, **(known or self._facts(self._read()))}
 
     def trial(self, number: int) -> bytes | None:
         """Return all about a trial as JSON; None if it was not planned; errors as `summary`."""
@@ -136,11 +136,21 @@ class RunPages:
                 self._importance = known, result.done
             return known
 
+    def _end_now(self) -> tuple[int, ...] | None:
+        """Return what changes when the run ends again after a resume; None if it has not ended."""
+        try:
+            status = self.paths.result.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
     def _facts_without_journal(self) -> dict[str, Any] | None:
         """Return the facts of a run that has ended; None if its summary lacks some of them."""
         summary, manifest = read_summary(self.paths), read_manifest(self.paths)
-        if summary is None or summary.problem is not None or summary.trials != manifest.trials:
+        if summary is None or summary.problem is not None or summary.target is not None:
             return None  # some trials may be cancelled ones, which do not count
+        if summary.trials != manifest.trials:
+            return None
         return facts_of_ended(self.paths, manifest, summary)
 
     def _facts(self, run: Run) -> dict[str, Any]:

@@ -132,12 +132,15 @@ def _curves(folder: Path) -> list[dict[str, Any]]:
     """Return the curves in the event files of an attempt's folder, and of the folders in it."""
     curves: dict[str, tuple[list[int], list[float | None]]] = {}
     left = _MOST_EVENTS
-    for path, size in regular_files(folder):
+    files = [
+        (path.relative_to(folder).as_posix(), path, size) for path, size in regular_files(folder)
+    ]
+    # What the trial has reported comes before what it wrote itself, which may be too much.
+    for name, path, size in sorted(files, key=lambda file: not is_ours(file[0])):
         if "tfevents" not in path.name or size > left:
             continue
         left -= size
-        below = path.parent.relative_to(folder).as_posix()
-        prefix = "" if below == "." else f"{below}/"
+        prefix = name.removesuffix(path.name)
         for point in scalars_in(bytes_of(path, 0)):
             if is_curve(point.tag):
                 steps, values = curves.setdefault(prefix + point.tag, ([], []))

@@ -144,7 +144,7 @@ def test_a_list_has_a_line_per_run_with_its_state(call, tmp_path):
     for number, folder in enumerate(folders):
         os.utime(folder / "manifest.json", (number, number))
     head, *rows = rows_of(call("list", tmp_path))
-    assert head == ["run", "started", "state", "trials", "failed", "best"]
+    assert head == ["run", "started (UTC)", "state", "trials", "failed", "best"]
     assert [row[0] for row in rows] == [folder.name for folder in folders]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", row[1]) for row in rows)
     assert [row[3:] for row in rows] == [
@@ -699,6 +699,31 @@ def test_the_folder_of_an_executor_is_listed_as_one(call, tmp_path):
     make_run(tmp_path, search=replace(search, call="executor"))
     (row,) = rows_of(call("list", tmp_path))[1:]
     assert row[2:] == ["executor, finished", "2 calls", "1"]
+
+
+def test_of_the_calls_of_an_executor_none_is_the_best(call, tmp_path):
+    search = make_search(0, points=[{}, {}])
+    shown = call("show", make_run(tmp_path, search=replace(search, call="executor")))
+    assert re.search(r"so far +2 calls *\n", shown)
+    assert "best" not in shown.lower()
+
+
+def test_the_newest_run_is_the_one_that_began_last_though_an_older_one_was_copied_later(
+    call, tmp_path
+):
+    names = ["digits-20250101T000000Z-00000000", "digits-20261101T000000Z-00000000"]
+    for number, name in enumerate(reversed(names)):
+        folder = make_run(tmp_path).rename(tmp_path / name)
+        os.utime(folder / "manifest.json", (number, number))
+    assert [row[0] for row in rows_of(call("list", tmp_path))[1:]] == names
+
+
+@pytest.mark.parametrize("name", ["renamed", "digits-20261301T000000Z-00000000"])
+def test_a_run_whose_name_has_no_time_counts_from_its_manifest(call, tmp_path, name):
+    folder = make_run(tmp_path).rename(tmp_path / name)
+    os.utime(folder / "manifest.json", (0, 0))
+    newer = make_run(tmp_path)
+    assert [row[0] for row in rows_of(call("list", tmp_path))[1:]] == [name, newer.name]
 
 
 def test_logs_of_a_trial_that_printed_nothing_are_empty(capfd, tmp_path):

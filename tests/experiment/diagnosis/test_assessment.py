@@ -298,6 +298,23 @@ def test_a_slot_that_could_not_find_out_its_software_is_not_compared():
     assert "tensorflow" in checks
 
 
+def test_each_problem_of_the_driver_is_shown_but_one_of_executors_on_a_host():
+    found = [
+        Finding(check="settings", host=host, level=level, got=got)
+        for host in ("driver", "node-1")
+        for level, got in [("ok", "fine"), ("warning", "odd"), ("red", "a"), ("red", "b")]
+    ]
+    shown = [(finding.host, finding.got) for finding in diagnosis_of([*found, *found]).findings]
+    assert shown == [("driver", "a"), ("driver", "b"), ("node-1", "a"), ("driver", "odd")]
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(999, "999 bytes"), (999_400, "999 kB"), (999_700_000, "1 GB")]
+)
+def test_sizes_have_three_digits(amount, text):
+    assert size(amount) == text
+
+
 def test_many_hosts_share_a_row_and_the_worst_of_each_counts():
     findings = [
         Finding(check="clock", host=f"node-{number % 5}", level="ok", got="fine")

@@ -10,6 +10,7 @@ from pathlib import Path
 import fsspec.core
 import msgspec
 import pytest
+from tensorboard.plugins.hparams import api_pb2
 
 from experiment.display import tensorboard_process
 from experiment.tab.finding import folders_of_runs
@@ -46,6 +47,22 @@ def test_a_copy_has_what_the_tab_reads_but_what_pages_of_trials_ask_for(tmp_path
     copied = {path.name for path in copy.rglob("*") if path.is_file()}
     assert {"manifest.json", "000001.jsonl", "events.out.tfevents.trial"} <= copied
     assert not copied & {"model.bin", "stdout.log"}
+
+
+def test_runs_of_different_directions_share_a_metric_without_an_arrow():
+    def table(*names):
+        metrics = [
+            api_pb2.MetricInfo(
+                name=api_pb2.MetricName(tag=f"objective/{name[0]}"), display_name=name
+            )
+            for name in names
+        ]
+        return api_pb2.Experiment(metric_infos=metrics)
+
+    first = table("a ↑", "b ↑")
+    tensorboard_process._add_columns(first, table("a ↓", "b ↑", "c ↓"))
+    tensorboard_process._add_columns(first, table("a ↑"))
+    assert [info.display_name for info in first.metric_infos] == ["a", "b ↑", "c ↓"]
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from experiment.results.result import Result, SearchFailed, results_of_groups
 from experiment.results.tables import table_of
-from experiment.results.text import printable
+from experiment.results.text import hyperparameter, printable
 from experiment.results.trial_result import TrialResult
 from search.direction import Direction, read_direction
 from search.errors import ExperimentError, InvalidArgument
@@ -72,6 +72,12 @@ def test_the_best_mean_is_of_configurations_evaluated_several_times():
     least = Result(trials, Direction.MIN, "/runs").best_mean
     assert (least.params, least.value) == (b, 1.5)
     assert maximum(*trials[:3]).best_mean is None
+
+
+def test_the_order_of_hyperparameters_makes_no_other_configuration():
+    trials = [finished(0, 1.0, {"x": 1, "y": 2}), finished(1, 2.0, {"y": 2, "x": 1})]
+    assert maximum(*trials).best_mean.value == 1.5
+    assert maximum(*trials, finished(2, 9.0, {"x": 1.0, "y": 2})).best_mean.value == 1.5
 
 
 def test_the_best_mean_is_of_trainings_of_the_same_length():
@@ -404,7 +410,7 @@ def test_text_of_a_user_never_becomes_html(name, value, message, trace, metric, 
     assert reader.open == []
     assert {name for name, _ in reader.attributes} <= {"class", "border", "style"}
     assert printable(name, keep="\n\t") in Reader(html, "th").inside
-    assert printable(value[:60]) in Reader(html, "td").inside
+    assert hyperparameter(value) in Reader(html, "td").inside
     assert Reader(html, "pre").inside == [printable(trace, keep="\n\t")]
 
 

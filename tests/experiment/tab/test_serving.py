@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 from tensorboard.plugins import base_plugin
@@ -10,8 +11,8 @@ from werkzeug.test import Client
 
 import experiment
 from experiment.run_files.journal import Journal, encode_line
-from experiment.run_files.journal_records import Planned
-from experiment.tab import serving
+from experiment.run_files.journal_records import Finished, Planned
+from experiment.tab import serving, trial_page
 from experiment.tab.plugin import Loader
 from experiment.tab.shown import shown_space
 from search.sequential.bayesian import DESIGN, BayesianOptimization
@@ -19,8 +20,10 @@ from search.space.spaces import Choice, Float, Space
 from search.trial import Outcome, Trial
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
+from spark_jobs.trial.events.event_file import EventFile
 from tests import ROOT
-from tests.experiment.runs import TRACEBACK, begun, make_run, make_spec
+from tests.experiment.cli.test_commands import leave_a_mark
+from tests.experiment.runs import TRACEBACK, begun, make_run, make_search, make_spec
 from tests.search.fakes import started
 
 RUN_OF_FORMAT_1 = ROOT / "tests" / "experiment" / "run_files" / "run_of_format_1"
@@ -145,6 +148,48 @@ def test_an_ended_run_that_is_resumed_is_read_again(make_tab, tmp_path):
     assert (facts["state"], facts["counts"]["running"], facts["total"]) == ("unknown", 1, 7)
 
 
+def test_a_run_that_ended_again_meanwhile_is_read_again(make_tab, tmp_path):
+    run = make_run(tmp_path)
+    tab = make_tab(run)
+    assert get(tab, "/runs")[1][0]["counts"]["done"] == 6
+    with Journal(run / "journal") as journal:
+        lines = (run / "journal" / "000001.jsonl").read_bytes().count(b"\n")
+        journal.append(begun(lines, 7))
+        journal.append(Planned(Trial(6, {"learning_rate": 0.5}), 1, "2.0.0", at=9.0))
+        outcome = Outcome(6, "finished", value=0.5, objective="accuracy")
+        journal.append(Finished(1, outcome, at=10.0))
+    summary = json.loads((run / "result.json").read_bytes())
+    (run / "result.json").write_text(json.dumps(summary | {"trials": 7}))
+    assert get(tab, "/run", run=run.name)[1]["counts"]["done"] == 7
+    [facts] = get(tab, "/runs")[1]
+    assert (facts["counts"]["done"], facts["best"]["trial"]) == (7, 6)
+
+
+def test_a_run_whose_driver_was_killed_has_no_trials_that_run_and_no_time_left(make_tab, tmp_path):
+    run = make_run(tmp_path, running=(4, 5), ended=False)
+    leave_a_mark(run)
+    facts = get(make_tab(run), "/run", run=run.name)[1]
+    assert (facts["state"], facts["left"]) == ("driver gone", None)
+    assert facts["counts"]["running"] == 0
+
+
+def test_of_the_calls_of_an_executor_none_is_the_best(make_tab, tmp_path):
+    run = make_run(tmp_path, search=replace(make_search(0, points=[{}, {}]), call="executor"))
+    tab = make_tab(run)
+    assert get(tab, "/runs")[1][0]["best"] is None
+    assert get(tab, "/run", run=run.name)[1]["best"] is None
+
+
+def test_trials_that_were_cancelled_at_the_target_do_not_count(make_tab, tmp_path):
+    run = make_run(tmp_path, running=(4, 5))
+    summary = json.loads((run / "result.json").read_bytes())
+    (run / "result.json").write_text(
+        json.dumps(summary | {"problem": None, "target": 0.001, "trials": 6})
+    )
+    [facts] = get(make_tab(run), "/runs")[1]
+    assert facts["counts"]["done"] == 4
+
+
 def test_cancelled_trials_do_not_count(make_tab, tmp_path):
     run = make_run(tmp_path, running=(4, 5))
     [facts] = get(make_tab(run), "/runs")[1]
@@ -224,6 +269,21 @@ def test_a_trial_is_shown_though_the_store_of_its_output_is_away(tmp_path):
     assert page["missing"] == "no WebHDFS at <b>host</b>"
     assert page["error"]["traceback"] == TRACEBACK
     assert page["output"] == page["files"] == []
+
+
+def test_what_a_trial_has_reported_is_shown_beside_large_files_of_its_own(
+    make_tab, tmp_path, monkeypatch
+):
+    run = make_run(tmp_path)
+    folder = run / "trials" / "000000"
+    with EventFile(folder) as events:
+        events.scalars({"loss": 0.5}, 1)
+    shown = get(make_tab(run), "/trial", run=run.name, trial=0)[1]["curves"]
+    assert [curve["tag"] for curve in shown] == ["loss"]
+    size = (folder / "events.out.tfevents.trial").stat().st_size
+    monkeypatch.setattr(trial_page, "_MOST_EVENTS", size)
+    (folder / "events.out.tfevents.0").write_bytes(b"?" * size)
+    assert get(make_tab(run), "/trial", run=run.name, trial=0)[1]["curves"] == shown
 
 
 def test_output_that_is_a_link_is_not_followed(make_tab, tmp_path):
