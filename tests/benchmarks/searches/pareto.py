@@ -195,6 +195,7 @@ _DEAR: dict[str, Any] = {"budget": _DEAR_BUDGET, "seeds": _FEW_SEEDS}
 
 METHODS: dict[str, Method] = {
     OUR_GP: _ours(BayesianOptimization().start, samples=_DEAR_BUDGET, **_DEAR),
+    "NSGA2(crossover=0.7), as evolutionary_search": _nsga2(crossover=0.7),
     "NSGA2": _nsga2(),
     "NSGA2(generational=True)": _nsga2(generational=True),
     "Optuna's NSGA-II, population of 50 (its default)": _optunas_nsga2(),
