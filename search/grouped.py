@@ -38,7 +38,8 @@ class Grouped:
         searcher: The algorithm that searches each group.
         spaces: Group to its space.
         by: The hyperparameter that holds a trial's group.
-        max_failures: Failed trials after which a group gets no more trials; None for any number.
+        max_failures: A group gets no more trials once more than this many have failed; None for any
+            number.
         target: A group gets no more trials once it has a value this good or better; None for none.
     """
 
@@ -160,7 +161,8 @@ class GroupedSearch:
         searchers: Group to its searcher, owned by this searcher from now on.
         by: The hyperparameter that holds a trial's group, the first of its `params`.
         direction: Direction of the objective, or of each of several; for `target`.
-        max_failures: Failed trials after which a group gets no more trials; None for any number.
+        max_failures: A group gets no more trials once more than this many have failed; None for any
+            number.
         target: A group gets no more trials once it has a value this good or better; None for none.
             Ignored with several objectives.
     """

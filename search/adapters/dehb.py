@@ -6,6 +6,7 @@ Optimization (IJCAI 2021).
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 from collections.abc import Mapping
@@ -30,10 +31,11 @@ _WORST = sys.float_info.max
 class DehbSearcher:
     """Settings of a search by DEHB. Needs `pip install "spark-tf-experiment[dehb]"`.
 
-    One hyperparameter is the fidelity: how long, or on how much data, a trial trains. Its bounds
-    are the smallest and the largest fidelity. DEHB chooses it: most trials have the smallest, good
-    configurations are promoted to `eta` times as much, and so on up to the largest. Trials of every
-    fidelity count towards the samples, and any of them may be the best.
+    One hyperparameter is the fidelity: how long, or on how much data, a trial trains. Its levels
+    are its high bound, that divided by `eta`, and so on as long as they are not below its low
+    bound. DEHB chooses among them: most trials have the smallest, good configurations are promoted
+    to `eta` times as much, and so on up to the largest. Trials of every fidelity count towards the
+    samples, and any of them may be the best.
 
     There is no barrier: the next bracket begins while trials of the last one are in flight. The
     user's points and prior observations replace worse members of the population of the nearest
@@ -41,7 +43,8 @@ class DehbSearcher:
 
     Args:
         fidelity: The name of a `Float` or an `Integer` of the space with both bounds above zero,
-            such as 'epochs'. Integers are rounded.
+            such as 'epochs', so far apart that there are two levels. Levels are rounded to its
+            values, and must differ then.
         eta: Ratio of one fidelity to the next, and of trials to promoted trials; at least 2.
 
     Raises:
@@ -105,6 +108,7 @@ class _Brackets:
             save_freq="end",  # never reached: DEHB does not run the search itself
         )
         self._levels = {level: nearest(domain, level) for level in self._dehb.fidelities}
+        _check_levels(fidelity, list(self._levels.values()), eta)
 
     def propose(self) -> tuple[Any, dict[str, Any]]:
         job = self._dehb.ask()
@@ -137,6 +141,19 @@ class _Brackets:
 
     def _loss(self, value: float | None) -> float:
         return _WORST if value is None else -self._weight * value
+
+
+def _check_levels(fidelity: str, levels: list[float], eta: int) -> None:
+    """Refuse a fidelity of a single level, or whose levels are the same once rounded."""
+    if len(levels) == 1:
+        expected = f"{fidelity!r} with at least two levels, each 1 / {eta} of the one above"
+        hint = "lower its low bound, raise its high bound, or lower eta"
+        raise InvalidArgument("fidelity", expected, f"{shown(levels[0])} alone", hint)
+    if any(low >= high for low, high in itertools.pairwise(levels)):
+        hint = "use a smaller step, or none, raise its low bound, or raise eta"
+        raise InvalidArgument(
+            "fidelity", f"levels of {fidelity!r} that ascend", shown(levels), hint
+        )
 
 
 def _quiet(dehb: Any) -> Any:

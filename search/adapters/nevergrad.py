@@ -113,6 +113,7 @@ class _Optimizer:
         self._unsaid: list[Any] = []  # candidates that failed before the first loss
         self._cannot = nevergrad.errors.TellNotAskedNotSupportedError
         self._infinite = nevergrad.errors.BadLossWarning
+        self._evolves = isinstance(optimizer, nevergrad.families.DifferentialEvolution)
         parameters = [_parameter(nevergrad.p, domain) for domain in problem.space.values()]
         parametrization = nevergrad.p.Tuple(*parameters)
         parametrization.random_state = np.random.RandomState(seed)
@@ -164,6 +165,8 @@ class _Optimizer:
         pairs = zip(self._space.values(), self._space.encode(params), strict=True)
         values = tuple(_value(domain, unit) for domain, unit in pairs)
         candidate = self._optimizer.parametrization.spawn_child(new_value=values)
+        if self._evolves:  # it looks its members up by their lineage, here its parent's
+            candidate.heritage["lineage"] = candidate.uid
         try:
             self.learn(candidate, value)
         except self._cannot:

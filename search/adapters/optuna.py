@@ -6,10 +6,12 @@ import contextlib
 import copy
 import functools
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Any, cast
 
 from search.adapters.adapted import AdaptedSearch, described, needed_by
 from search.direction import Directions, Goal
@@ -29,9 +31,10 @@ class OptunaSearcher:
 
     Each search works on a copy of the sampler, in a study of its own in memory. A sampler without a
     seed is seeded from the search's seed. The study has the names and values of the active
-    hyperparameters. Choices that Optuna does not support, ranges and ordered choices are in it by
-    their position. A configuration that the constraint does not allow is pruned, a failed trial is
-    failed. A sampler that has tried everything, such as a `GridSampler`, ends the search early.
+    hyperparameters. Choices that Optuna does not support, ranges, ordered choices, and floats with
+    a step that is rounded, such as 1 / 3, are in it by their position. A configuration that the
+    constraint does not allow is pruned, a failed trial is failed. A sampler that has tried
+    everything, such as a `GridSampler`, ends the search early.
 
     With a pruner, `experiment.report` is `trial.report`: the study receives the objective's
     reports, the pruner is asked after each step, and a trial that it prunes stops as by a rule of
@@ -163,11 +166,13 @@ class _Study:
 
     def add(self, params: Mapping[str, Any], value: _Score | None) -> bool:
         states, parameters = self._optuna.trial.TrialState, self._parameters
+        # In the order of `propose`, which BruteForceSampler needs.
+        names = [name for name in self._space.parents_first if name in params]
         trial = self._optuna.trial.create_trial(
             state=states.FAIL if value is None else states.COMPLETE,
             values=[value] if isinstance(value, float | int) else value,
-            params={name: parameters[name].encode(params[name]) for name in params},
-            distributions={name: parameters[name].distribution for name in params},
+            params={name: parameters[name].encode(params[name]) for name in names},
+            distributions={name: parameters[name].distribution for name in names},
         )
         with _quiet():
             self._study.add_trial(trial)
@@ -235,13 +240,32 @@ class _Parameter:
 def _parameter(kinds: Any, domain: Domain) -> _Parameter:
     if isinstance(domain, Choice):
         return _choice(kinds, domain)
-    if math.isinf(domain.high - domain.low):  # Optuna computes the difference, too
+    span = domain.high - domain.low
+    if math.isinf(span) or 0 < span < sys.float_info.min:  # Optuna computes with it, too
         return _Parameter(kinds.FloatDistribution(0.0, 1.0), domain.decode, domain.encode)
+    if isinstance(domain, Float) and domain.step is not None and not _ends_on_a_step(domain):
+        return _steps(kinds, domain)
     kind = kinds.FloatDistribution if isinstance(domain, Float) else kinds.IntDistribution
     distribution = kind(domain.low, domain.high, log=domain.log, step=domain.step)
     # 0.1 + 2 * 0.1 is not 0.3, and a point that the user gives may lie between two steps.
     value_of = functools.partial(nearest, domain)
     return _Parameter(distribution, value_of, value_of)
+
+
+def _ends_on_a_step(domain: Float) -> bool:
+    """Return whether Optuna, which counts steps in decimals, finds the high bound among them."""
+    low, high, step = (Fraction(repr(number)) for number in (domain.low, domain.high, domain.step))
+    return (high - low) % step == 0
+
+
+def _steps(kinds: Any, domain: Float) -> _Parameter:
+    """Return a hyperparameter with steps by their position."""
+    count = cast(int, domain.size)
+    return _Parameter(
+        kinds.IntDistribution(0, count - 1),
+        lambda position: domain.decode((position + 0.5) / count),
+        lambda value: min(int(domain.encode(value) * count), count - 1),
+    )
 
 
 def _choice(kinds: Any, domain: Choice) -> _Parameter:

@@ -5,7 +5,7 @@ Li et al.: Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimizati
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -36,7 +36,7 @@ def bracket_sizes(rungs: int, reduction: int) -> list[tuple[int, list[int]]]:
     brackets = []
     for first in range(rungs):
         further = rungs - 1 - first
-        count = math.ceil(rungs / (further + 1) * reduction**further)
+        count = -(-rungs * reduction**further // (further + 1))  # rounded up
         brackets.append((first, halved(count, further + 1, reduction)))
     return brackets
 
@@ -54,13 +54,15 @@ class _Rung:
         size: The number of trials that it gets in all.
         started: The number of trials that it has got.
         merits: The merits of those that have ended, by trial; None for one without a model.
-        promoted: Those that the next rung has.
+        ranking: Those with a model, the best first, as (-merit, trial).
+        waiting: Those of the ranking that the next rung does not have, in the same order.
     """
 
     size: int
     started: int = 0
     merits: dict[int, float | None] = field(default_factory=dict)
-    promoted: set[int] = field(default_factory=set)
+    ranking: list[tuple[float, int]] = field(default_factory=list)
+    waiting: list[tuple[float, int]] = field(default_factory=list)
 
     @property
     def missing(self) -> int:
@@ -70,12 +72,26 @@ class _Rung:
     @property
     def ranked(self) -> int:
         """The number of its trials that have a model, or may get one."""
-        return self.size - sum(merit is None for merit in self.merits.values())
+        return self.size - len(self.merits) + len(self.ranking)
 
-    def ranking(self) -> list[int]:
-        """Return the trials with a model, the best first."""
-        merits = {trial: merit for trial, merit in self.merits.items() if merit is not None}
-        return sorted(merits, key=lambda trial: (-merits[trial], trial))
+    def ended(self, trial: int, merit: float | None) -> None:
+        """Take in the merit of a trial; None for one without a model."""
+        self.merits[trial] = merit
+        if merit is not None:
+            insort(self.ranking, (-merit, trial))
+            insort(self.waiting, (-merit, trial))
+
+    def best_waiting(self, reach: int) -> int | None:
+        """Return the best trial that is not promoted, if it is among the `reach` best of all."""
+        if not self.waiting or bisect_left(self.ranking, self.waiting[0]) >= reach:
+            return None
+        return self.waiting[0][1]
+
+    def promote(self, trial: int) -> None:
+        """Let a trial wait for no promotion any more."""
+        merit = self.merits[trial]
+        assert merit is not None  # it is in the ranking
+        del self.waiting[bisect_left(self.waiting, (-merit, trial))]
 
 
 class Bracket:
@@ -137,20 +153,20 @@ class Bracket:
             if above.started >= above.size:
                 continue
             reach = above.size - rung.missing if certain else len(rung.merits) // self._reduction
-            for trial in rung.ranking()[:reach] if reach > 0 else ():
-                if trial not in rung.promoted:
-                    return self.first + number + 1, trial
+            trial = rung.best_waiting(reach)
+            if trial is not None:
+                return self.first + number + 1, trial
         return None
 
     def promote(self, rung: int, trial: int) -> None:
         """Count a trial, from the rung below, that is promoted to a rung."""
         self._rungs[rung - self.first].started += 1
-        self._rungs[rung - self.first - 1].promoted.add(trial)
+        self._rungs[rung - self.first - 1].promote(trial)
 
     def ended(self, rung: int, trial: int, score: float | None) -> None:
         """Take in the score of a trial of a rung; None if it cannot be promoted."""
         merit = None if score is None else self._direction.merit(score)
-        self._rungs[rung - self.first].merits[trial] = merit
+        self._rungs[rung - self.first].ended(trial, merit)
         self._shrink()
 
     def _shrink(self) -> None:

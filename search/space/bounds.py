@@ -29,6 +29,10 @@ def domain_of_bound(name: str, value: Any) -> Domain:
         raise InvalidArgument(
             name, "two bounds or a list of choices", shown(value), bounds_meant(value)
         )
+    only = value[0] if isinstance(value, list | tuple) and len(value) == 1 else None
+    if isinstance(only, Float | Integer | Choice):
+        expected, hint = "two bounds or a list of choices", f"write {only!r} without the list"
+        raise InvalidArgument(name, expected, shown(value), hint)
     values = choices(name, value)
     if len(values) == 1:
         raise InvalidArgument(

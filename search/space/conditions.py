@@ -27,6 +27,9 @@ def read_condition(when: Any) -> dict[str, list[Any]] | None:
     for name, values in when.items():
         if not isinstance(name, str):
             raise InvalidArgument("when", "names of hyperparameters", shown(name))
+        if isinstance(values, range):
+            expected, got = "a value, or a list of values", shown(values)
+            raise InvalidArgument(f"when[{name!r}]", expected, got, f"write list({got})")
         read = plain_value(f"when[{name!r}]", values)
         condition[name] = read if type(read) is list else [read]
         if not condition[name]:

@@ -78,7 +78,10 @@ class Float(_Domain):
         object.__setattr__(self, "when", read_condition(self.when))
         if self.step is not None:
             object.__setattr__(self, "step", _float_step(self))
-            object.__setattr__(self, "high", self._number(self._steps))
+            first, step, parts = self._grid
+            last = Fraction(first + self._steps * step, parts)
+            if last + self._rounding < self.high:
+                object.__setattr__(self, "high", float(last))
 
     @property
     def size(self) -> int | None:
@@ -98,12 +101,20 @@ class Float(_Domain):
     def _steps(self) -> int:
         """How many steps fit between the bounds, with `high` taken as rounded."""
         first, step, parts = self._grid
-        rounded = Fraction(math.ulp(max(abs(self.low), abs(self.high)))) / 2
-        return int(((Fraction(self.high) + rounded) * parts - first) // step)
+        return int(((Fraction(self.high) + self._rounding) * parts - first) // step)
+
+    @functools.cached_property
+    def _rounding(self) -> Fraction:
+        """How far `high` may lie from the last step: a step such as 1 / 3 is rounded as well."""
+        _, step, parts = self._grid
+        ulp = Fraction(math.ulp(max(abs(self.low), abs(self.high))))
+        return min(2 * ulp, Fraction(step, 8 * parts))
 
     def _number(self, index: int) -> float:
+        if index == self._steps:
+            return self.high
         first, step, parts = self._grid
-        return min((first + index * step) / parts, self.high)
+        return (first + index * step) / parts
 
     def decode(self, unit: float) -> float:
         """Return the value at `unit`, a number of [0, 1]."""

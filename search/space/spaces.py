@@ -142,6 +142,11 @@ class Space(Mapping[str, Domain]):
         """The names of the hyperparameters with a condition."""
         return tuple(self._conditions)
 
+    @property
+    def parents_first(self) -> tuple[str, ...]:
+        """The names in the order of `assemble`: each after those on which its condition depends."""
+        return self._order
+
     def assemble(self, value_of: Callable[[str], Any]) -> dict[str, Any]:
         """Return hyperparameters from a function that returns the value of each.
 

@@ -139,6 +139,29 @@ def test_the_bounds_of_the_fidelity_are_above_zero_and_differ(fidelity):
         DehbSearcher("epochs").start(problem_on(space, 10))
 
 
+def test_a_fidelity_of_a_single_level_is_refused():
+    space = Space({"x": Float(0.0, 1.0), "epochs": Integer(9, 20)})
+    said = "fidelity: expected 'epochs' with at least two levels, .*got 20 alone; lower its low"
+    with pytest.raises(InvalidArgument, match=said):
+        DehbSearcher("epochs").start(problem_on(space, 10))
+
+
+@pytest.mark.parametrize("fidelity", [Integer(1, 1000, step=333), Float(0.1, 1.0, step=0.9)])
+def test_levels_that_are_the_same_once_rounded_are_refused(fidelity):
+    space = Space({"x": Float(0.0, 1.0), "epochs": fidelity})
+    said = r"fidelity: expected levels of 'epochs' that ascend, got \[.*; use a smaller step"
+    with pytest.raises(InvalidArgument, match=said):
+        DehbSearcher("epochs").start(problem_on(space, 10))
+
+
+def test_the_smallest_level_may_lie_above_the_low_bound():
+    space = Space({"x": Float(0.0, 1.0), "epochs": Integer(2, 30)})
+    trials = []
+    searcher = DehbSearcher("epochs").start(problem_on(space, 60))
+    drive(searcher, lambda t: trials.append(t) or outcome(t, t.params["x"]))
+    assert sorted({trial.params["epochs"] for trial in trials}) == [3, 10, 30]
+
+
 def test_there_is_something_to_search_besides_the_fidelity():
     with pytest.raises(InvalidArgument, match="hyperparameters besides the fidelity"):
         DehbSearcher("epochs").start(problem_on(Space({"epochs": Integer(1, 9)}), 10))

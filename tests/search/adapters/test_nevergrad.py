@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from search.adapters import NevergradSearcher
-from search.direction import Direction
+from search.direction import Direction, Directions
 from search.errors import InvalidArgument
 from search.searcher import drive
 from search.space.spaces import Choice, Space
-from search.trial import Evaluated
+from search.trial import Evaluated, Outcome
 from tests.search.adapters.spaces import (
     PLANE,
     AdapterContract,
@@ -145,6 +145,21 @@ def test_prior_observations_update_the_optimizer():
     searcher = NevergradSearcher("DE").start(problem_on(PLANE, 60, known=known))
     cold = NevergradSearcher("DE").start(problem_on(PLANE, 60))
     assert np.mean(sequential(searcher, bowl)) > np.mean(sequential(cold, bowl))
+
+
+@pytest.mark.parametrize("name", ["DE", "TwoPointsDE", "PSO"])
+def test_more_prior_observations_of_several_objectives_than_a_population_are_learned(name):
+    both = Directions({"x": Direction.MAX, "y": Direction.MIN})
+    for seed in range(8):
+        rng = random.Random(seed)
+        points = [{"x": rng.uniform(-5, 5), "y": rng.uniform(-5, 5)} for _ in range(40)]
+        known = [Evaluated(params, None, params) for params in points]
+        problem = problem_on(PLANE, 60, seed, direction=both, known=known)
+        searcher = NevergradSearcher(name).start(problem)
+        outcomes = drive(
+            searcher, lambda trial: Outcome(trial.id, "finished", values=dict(trial.params))
+        )
+        assert len(outcomes) == 60
 
 
 @pytest.mark.parametrize(

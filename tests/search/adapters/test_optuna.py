@@ -232,6 +232,21 @@ def test_a_search_of_every_configuration_ends_when_all_were_tried():
     assert trials == {(a, b, c) for a in (1, 2, 3) for b in (True, None) for c in (0.1, 0.2, 0.3)}
 
 
+def test_a_search_of_every_configuration_goes_on_from_a_point_with_a_condition():
+    space = Space(
+        {
+            "optimizer": Choice(["adam", "sgd"]),
+            "momentum": Choice([0.5, 0.9], when={"optimizer": "sgd"}),
+            "layers": Integer(1, 2),
+        }
+    )
+    sampler = experimental(samplers.BruteForceSampler)
+    problem = problem_on(space, 50, points=[{"optimizer": "sgd", "momentum": 0.5, "layers": 1}])
+    trials = []
+    drive(OptunaSearcher(sampler).start(problem), recorded(evaluated_by(lambda p: 0.5), trials))
+    assert len({tuple(trial.params.items()) for trial in trials}) == len(trials) == 6
+
+
 def test_choices_have_their_values_in_the_study_if_optuna_supports_them():
     seen = {}
 
@@ -248,6 +263,28 @@ def test_choices_have_their_values_in_the_study_if_optuna_supports_them():
     assert seen["batch"] == optuna.distributions.IntDistribution(16, 64, step=16)
     assert seen["rate"] == optuna.distributions.FloatDistribution(0.1, 0.6, step=0.1)
     assert seen["decay"] == optuna.distributions.FloatDistribution(1e-8, 1.0, log=True)
+
+
+@pytest.mark.parametrize("domain", [Float(0, 1, step=1 / 11), Float(0, 1, step=1 / 3)], ids=repr)
+def test_the_last_step_is_tried_and_learned_where_optuna_would_leave_it_out(domain):
+    sampler = experimental(samplers.BruteForceSampler)
+    space, known = Space({"x": domain}), [Evaluated({"x": 1.0}, 0.5)]
+    searcher, trials = OptunaSearcher(sampler).start(problem_on(space, 50)), []
+    drive(searcher, recorded(evaluated_by(lambda params: 0.5), trials))
+    assert sorted(trial.params["x"] for trial in trials) == [
+        domain.decode((index + 0.5) / domain.size) for index in range(domain.size)
+    ]
+    searcher = OptunaSearcher(sampler).start(problem_on(space, 50, known=known))
+    left = drive(searcher, evaluated_by(lambda params: 0.5))
+    assert len(left) == domain.size - 1
+
+
+@pytest.mark.parametrize("domain", [Float(0, 5e-324), Float(-1e-310, 1e-310)], ids=repr)
+def test_bounds_a_subnormal_number_apart_can_be_searched(domain):
+    searcher = OptunaSearcher().start(problem_on(Space({"x": domain}), 15))
+    trials = []
+    assert len(drive(searcher, recorded(evaluated_by(lambda params: 0.5), trials))) == 15
+    assert all(trial.params["x"] in domain for trial in trials)
 
 
 @pytest.mark.parametrize(("share", "number"), [(0.0, 0), (0.5, 5 * 10**16), (1.0, -1)])

@@ -1,7 +1,9 @@
+import math
 import random
+from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from search.direction import Direction
@@ -34,6 +36,15 @@ def test_brackets_are_those_of_the_paper():
         (3, [8, 2]),
         (4, [5]),
     ]
+
+
+@given(rungs=st.integers(1, 30), reduction=st.integers(2, 9))
+@example(rungs=11, reduction=3)
+@examples(100)
+def test_a_bracket_begins_with_the_exact_number_of_configurations(rungs, reduction):
+    for first, sizes in bracket_sizes(rungs, reduction):
+        further = rungs - 1 - first
+        assert sizes[0] == math.ceil(Fraction(rungs * reduction**further, further + 1))
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(9, [9, 3, 1]), (2, [2, 1, 1]), (0, [0, 0, 0])])

@@ -75,6 +75,19 @@ def test_steps_decode_to_values_and_encode_to_the_middle_of_their_bin(domain, un
     assert abs(steps - round(steps)) < 1e-3
 
 
+@given(parts=st.integers(1, 200))
+@example(parts=3)
+@example(parts=49)
+@example(parts=93)
+@examples(100)
+def test_a_rounded_share_of_the_distance_of_the_bounds_reaches_the_high_one(parts):
+    domain = Float(0, 1, step=1 / parts)
+    assert domain.size == parts + 1
+    assert domain.high == domain.decode(1.0) == 1.0
+    assert 1.0 in domain
+    assert len(set(values(domain))) == parts + 1
+
+
 @given(domain=stepped_floats | stepped_integers)
 @example(domain=Float(131.0, -0.3, step=1.4868261143565178))
 @examples(200)
@@ -302,6 +315,11 @@ def test_a_condition_is_read_once():
     domain = Integer(1, 2, when=given)
     given["a"].append("y")
     assert domain.when == {"a": ["x"]}
+
+
+def test_a_condition_on_a_range_is_refused_with_the_list_to_write():
+    error = refusal(Integer, 1, 2, when={"a": range(2, 4)})
+    assert (error.name, error.hint) == ("when['a']", "write list(range(2, 4))")
 
 
 def test_domains_with_conditions_have_a_hash():

@@ -270,6 +270,13 @@ def test_single_values_are_refused(value):
     assert error.hint == "write [low, high], experiment.Float(low, high), or a list of choices"
 
 
+@pytest.mark.parametrize("domain", [Float(0, 1), Integer(1, 3), Choice(["a", "b"])], ids=repr)
+@pytest.mark.parametrize("listed", [list, tuple])
+def test_a_domain_in_a_list_is_refused_with_the_domain_to_write(domain, listed):
+    error = refusal(bound, listed([domain]))
+    assert error.hint == f"write {domain!r} without the list"
+
+
 @pytest.mark.parametrize(
     ("value", "constant"),
     [
