@@ -57,7 +57,7 @@ def run_meant(run: str) -> str:
 def _list_row(run: Run) -> tuple[str, ...]:
     result, state = run.result, state_of(run)
     counts, best = f"{result.done}/{result.total}", _best(result)
-    if run.manifest.of_calls:  # none is the best
+    if run.manifest.of_calls:
         state, counts, best = f"executor, {state}", count(result.done, "call"), ""
     started = run.manifest.created.replace("T", " ").removesuffix("+00:00")
     return started, state, counts, str(len(result.failed)), best

@@ -103,8 +103,8 @@ class Diagnosis:
 def diagnosis_of(findings: Iterable[Finding]) -> Diagnosis:
     """Return a diagnosis with the worst finding of each check on each host.
 
-    On the driver with all that are not 'ok': a check of it may find several problems, while several
-    executors of a host find one problem with other figures.
+    Of the driver each problem is kept: one check may find several. Of another host it is not, since
+    its executors find the same problem, each with its own figures.
     """
     worst: dict[tuple[str, ...], Finding] = {}
     for finding in findings:

@@ -80,7 +80,10 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def arguments_of_algorithm(manifest: Manifest) -> str:
-    """Return the arguments of a run's algorithm as in its call, besides spaces; with `run`'s."""
+    """Return the arguments of a run's algorithm as in its call, without spaces.
+
+    Those of `experiment.run` begin with the name of the algorithm.
+    """
     chosen = {"searcher": manifest.algorithm.get("type")} if manifest.call == "run" else {}
     given = {name: value for name, value in manifest.algorithm.items() if name != "bounds"}
     return as_arguments(chosen | given)

@@ -44,7 +44,7 @@ class DehbSearcher:
     Args:
         fidelity: The name of a `Float` or an `Integer` of the space with both bounds above zero,
             such as 'epochs', so far apart that there are two levels. Levels are rounded to its
-            values, and must differ then.
+            values; the rounded levels must differ.
         eta: Ratio of one fidelity to the next, and of trials to promoted trials; at least 2.
 
     Raises:

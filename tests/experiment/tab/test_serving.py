@@ -165,6 +165,15 @@ def test_a_run_that_ended_again_meanwhile_is_read_again(make_tab, tmp_path):
     assert (facts["counts"]["done"], facts["best"]["trial"]) == (7, 6)
 
 
+def test_a_summary_that_is_a_link_to_itself_is_named_and_hides_no_other(make_tab, tmp_path):
+    run, other = make_run(tmp_path), make_run(tmp_path)
+    (run / "result.json").unlink()
+    (run / "result.json").symlink_to("result.json")
+    facts = {each["name"]: each for each in get(make_tab(tmp_path), "/runs")[1]}
+    assert facts.keys() == {run.name, other.name}
+    assert facts[other.name]["state"] == "finished"
+
+
 def test_a_run_whose_driver_was_killed_has_no_trials_that_run_and_no_time_left(make_tab, tmp_path):
     run = make_run(tmp_path, running=(4, 5), ended=False)
     leave_a_mark(run)
