@@ -71,12 +71,9 @@ class Result(ScoredTrials):
         if that is taken, NaN for a trial without it; `metrics.<key>` for each number returned;
         max_steps (of `hyperband_search`), seconds, error, reason (if a trial was stopped), logdir.
         With several objectives, which are among the metrics, on_front (True or False) replaces
-        value.
+        value. A column with an integer beyond 2^53, which a float would round, has dtype object.
         """
-        import pandas
-
-        columns, rows = frame_of(self)
-        return pandas.DataFrame(rows, columns=columns)
+        return frame_of(self)
 
     def split(self, name: str) -> Results:
         """Return one result per value of a hyperparameter, such as 'group' of `search_each`.
@@ -155,7 +152,7 @@ class Result(ScoredTrials):
         parameter: str | tuple[str, str] | None = None,
         ax: matplotlib.axes.Axes | None = None,
     ) -> matplotlib.axes.Axes:
-        """Draw the search with matplotlib (`pip install 'spark-tf-experiment[plot]'`).
+        """Draw the search with matplotlib (`pip install matplotlib`).
 
         Axes of the objective leave the worst tenth of the trials out of view if these are far off.
         A star marks the best trial.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiment.results.scored_trials import ScoredTrials
 from experiment.results.text import (
@@ -14,7 +15,11 @@ from experiment.results.text import (
     unambiguous,
 )
 from experiment.results.trial_result import TrialResult
+from search.space.spaces import LARGEST_INTEGER
 from search.trial import UNNAMED_OBJECTIVE
+
+if TYPE_CHECKING:
+    import pandas
 
 _LAST_COLUMNS = ("max_steps", "seconds", "error", "reason", "logdir")
 _IF_ANY = ("max_steps", "reason")  # columns that most results lack
@@ -77,12 +82,19 @@ def _scores(result: ScoredTrials, trial: TrialResult, front: Collection[int]) ->
     return [*numbers, "yes" if trial.id in front else ""]
 
 
-def frame_of(result: ScoredTrials) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the columns and rows of `Result.to_pandas`."""
+def frame_of(result: ScoredTrials) -> pandas.DataFrame:
+    """Return the DataFrame of `Result.to_pandas`."""
+    import pandas
+
     front = {trial.id for trial in result.front} if result.objectives else None
     first = ("trial", "status", "value" if front is None else "on_front")
     rows = [_row(trial, front, (*first, *_LAST_COLUMNS)) for trial in result.trials]
-    return _columns(rows, first), rows
+    columns = {}
+    for name in _columns(rows, first):
+        values = [row.get(name, math.nan) for row in rows]
+        inexact = any(isinstance(each, int) and abs(each) > LARGEST_INTEGER for each in values)
+        columns[name] = pandas.Series(values, dtype=object if inexact else None)
+    return pandas.DataFrame(columns)
 
 
 def _row(

@@ -29,7 +29,7 @@ _WORST = sys.float_info.max
 
 @dataclass(frozen=True, slots=True)
 class DehbSearcher:
-    """Settings of a search by DEHB. Needs `pip install "spark-tf-experiment[dehb]"`.
+    """Settings of a search by DEHB. Needs `pip install dehb`.
 
     One hyperparameter is the fidelity: how long, or on how much data, a trial trains. Its levels
     are its high bound, that divided by `eta`, and so on as long as they are not below its low
@@ -168,6 +168,6 @@ def _quiet(dehb: Any) -> Any:
 
 
 def _dehb() -> Any:
-    with needed_by("DehbSearcher", "spark-tf-experiment[dehb]"):
+    with needed_by("DehbSearcher", "dehb"):
         import dehb
     return dehb

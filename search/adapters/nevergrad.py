@@ -28,7 +28,7 @@ _WORST = 4.9e20
 class NevergradSearcher:
     """Settings of a search by an optimizer of Nevergrad.
 
-    Needs `pip install "spark-tf-experiment[nevergrad]"`.
+    Needs `pip install nevergrad`.
 
     A choice becomes Nevergrad's `Choice`, an ordered one its `TransitionChoice`. A number becomes
     its `Scalar` on the unit interval, with the scale and the steps of the hyperparameter; so does a
@@ -206,6 +206,6 @@ def _unit(domain: Domain, value: float) -> float:
 
 
 def _nevergrad() -> Any:
-    with needed_by("NevergradSearcher", "spark-tf-experiment[nevergrad]"):
+    with needed_by("NevergradSearcher", "nevergrad"):
         import nevergrad
     return nevergrad

@@ -86,7 +86,7 @@ class _Tickets(AuthBase):
                 "a delegation token or the package gssapi, since this HDFS requires Kerberos",
                 "neither",
                 "for a search add the HDFS to spark.kerberos.access.hadoopFileSystems; without "
-                "Spark type pip install 'spark-tf-experiment[kerberos]' and kinit",
+                "Spark type: pip install gssapi; kinit",
             ) from None
         self._gssapi: Any = gssapi
         self._location = location

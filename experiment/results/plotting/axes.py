@@ -114,9 +114,7 @@ def new_axes() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError(
-            "plot() needs matplotlib: pip install matplotlib, or this package with its extra 'plot'"
-        ) from error
+        raise ImportError("plot() needs matplotlib: pip install matplotlib") from error
     return pyplot.subplots(figsize=(8, 4.5), layout="constrained")[1]
 
 

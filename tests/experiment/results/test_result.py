@@ -212,6 +212,21 @@ def test_parameters_come_before_metrics_where_trials_differ_in_both():
     ]
 
 
+@pytest.mark.parametrize("others", [{"n": 1}, {"n": 0.5}, {}])
+@pytest.mark.parametrize(
+    "large", [2**53 + 1, -(2**53) - 1, 2**64 + 1, 10**400], ids=["2^53", "-2^53", "2^64", "10^400"]
+)
+def test_an_integer_that_a_float_would_round_keeps_its_value(large, others):
+    table = maximum(finished(0, 1.0, {"n": large}), finished(1, 2.0, others)).to_pandas()
+    assert int(table.n[0]) == large  # numpy compares as floats
+    assert table.n.isna().tolist() == [False, not others]
+
+
+def test_integers_that_some_trials_lack_are_floats_as_usual_in_pandas():
+    table = maximum(finished(0, 1.0, {"n": 3}), finished(1, 2.0, {})).to_pandas()
+    assert table.n.dtype == float
+
+
 def test_an_empty_result_is_an_empty_table_with_the_fixed_columns():
     table = maximum().to_pandas()
     assert list(table.columns) == FIXED

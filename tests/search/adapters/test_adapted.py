@@ -298,7 +298,7 @@ except experiment.InvalidArgument as error:
         f"searcher: expected the packages that {made.partition('(')[0]} needs, got "
     )
     assert missing in ended.stdout.partition(";")[0]
-    assert ended.stdout.endswith(f'type: pip install "spark-tf-experiment[{missing}]"\n')
+    assert f"; type: pip install {missing}" in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_secured_cluster_needs_a_token_or_a_package(server, monkeypatch):
         WebHdfs(FILE, secured)
     message = str(caught.value)
     assert message.startswith("hdfs://nn:8020/a: expected a delegation token or the package gssapi")
-    assert "pip install 'spark-tf-experiment[kerberos]'" in message
+    assert "without Spark type: pip install gssapi; kinit" in message
     assert "spark.kerberos.access.hadoopFileSystems" in message
     assert "\n" not in message
 
