@@ -20,7 +20,7 @@ from experiment.run_files.journal_records import Finished, Joined, Planned, Sele
 from search.searcher import Selection
 from search.trial import Outcome, Trial
 from tests.browser.pages import browser, wait_until
-from tests.experiment.runs import begun, make_run
+from tests.experiment.runs import begun, make_run, mark_as_owned
 
 pytestmark = pytest.mark.browser
 
@@ -471,6 +471,15 @@ def test_a_run_that_is_resumed_is_followed_though_it_had_ended(open_made, made):
         running.get_by_text("trial 5").wait_for()
         journal.append(msgspec.structs.replace(finished(5), attempt=2))
     frame.get_by_label("State").get_by_text("6 of 6 trials ended").wait_for()
+
+
+def test_of_a_killed_driver_no_trial_runs(open_tab, tmp_path):
+    run = make_run(tmp_path, running=(4, 5), ended=False)
+    mark_as_owned(run)
+    with experiment.tensorboard(run) as board:
+        _, frame = open_tab(view="overview", url=board.url)
+        running = frame.get_by_label("Running now")
+        running.get_by_text("Nothing: the driver is gone.").wait_for()
 
 
 def test_a_link_to_a_run_that_is_not_there_says_so_and_opens_no_trial(open_tab, board_of_made):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from experiment.run_files.manifest import (
     write_manifest,
     write_result,
 )
+from experiment.run_files.ownership import owned
 from experiment.run_files.run_state import RunState
 from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
@@ -50,7 +53,9 @@ from spark_jobs.run_folder.paths import AttemptPaths, RunPaths
 from spark_jobs.slot.config import SlotConfig
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.trial_events import hparam, row_name
+from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder, write_whole
+from spark_jobs.storage.locations import Location
 from spark_jobs.trial.events.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
 from spark_jobs.zygote.link import Tell
@@ -366,3 +371,17 @@ def start_attempt(paths: RunPaths, attempt: Attempt, as_text: Collection[str] = 
         events.hparams_start(row, row_name(files.folder.name, paths.root.name))
     print_logs(attempt.trial, files)
     return files
+
+
+@contextlib.contextmanager
+def owned_by_us(root: Path) -> Iterator[None]:
+    """Own a run as its driver does."""
+    with owned(Location.parse(root), HadoopSettings(), "app", taken=_fail, tell=_fail):
+        yield
+
+
+def mark_as_owned(root: Path, **changes: Any) -> None:
+    """Leave the owner file of a driver that did not release the run, such as a killed one."""
+    with owned_by_us(root):
+        mark = (root / "owners" / "000001.json").read_bytes()
+    (root / "owners" / "000001.json").write_text(json.dumps(json.loads(mark) | changes))

@@ -28,18 +28,23 @@ from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import Journal, encode_line
 from experiment.run_files.journal_records import Lost
-from experiment.run_files.ownership import owned
 from search.fidelity.hyperband import Hyperband
 from search.space.spaces import Space
 from search.trial import Failure, Outcome, Trial
 from spark_jobs.messages import GIVEN_UP, Attempt, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
-from spark_jobs.storage.hadoop_settings import HadoopSettings
-from spark_jobs.storage.locations import Location
 from tests.experiment.display.searches import HARMLESS, HOSTILE
 from tests.experiment.display.terminals import in_terminal
-from tests.experiment.runs import TRACEBACK, begun, make_run, make_search, make_spec
+from tests.experiment.runs import (
+    TRACEBACK,
+    begun,
+    make_run,
+    make_search,
+    make_spec,
+    mark_as_owned,
+    owned_by_us,
+)
 from tests.search.fakes import started as started_searcher
 
 COMMAND = [sys.executable, "-m", "experiment"]
@@ -159,20 +164,6 @@ def test_a_list_has_a_line_per_run_with_its_state(call, tmp_path):
     assert states[2] == "ended early: 2 trials failed, more than max_failures=1"
 
 
-@contextlib.contextmanager
-def owned_by_us(root):
-    place = Location.parse(root)
-    with owned(place, HadoopSettings(), "app", taken=pytest.fail, tell=pytest.fail):
-        yield
-
-
-def leave_a_mark(root, **changes):
-    """Leave the owner file of a driver that did not release the run, such as a killed one."""
-    with owned_by_us(root):
-        mark = (root / "owners" / "000001.json").read_bytes()
-    (root / "owners" / "000001.json").write_text(json.dumps(json.loads(mark) | changes))
-
-
 US = f"host {socket.gethostname()}, pid {os.getpid()}"
 
 
@@ -198,7 +189,7 @@ def test_a_run_without_its_driver_shows_how_to_resume_and_cannot_be_stopped(
     call, refused, tmp_path
 ):
     root = make_run(tmp_path, running=(3,), ended=False)
-    leave_a_mark(root)
+    mark_as_owned(root)
     gone = rf"not ended, last update [\d.]+ s ago, its driver \({re.escape(US)}\) is gone"
     how = f"resume='{root}' continues it"
     rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
@@ -227,7 +218,7 @@ def test_a_run_that_cannot_be_written_to_is_not_stopped(refused, tmp_path, monke
 def test_a_driver_on_another_host_is_shown_with_its_last_sign_of_life(call, tmp_path):
     root = make_run(tmp_path, running=(3,), ended=False)
     elsewhere = {"boot": "0" * 32, "namespace": 1, "started": 1}
-    leave_a_mark(root, host=HOSTILE, origin=elsewhere)
+    mark_as_owned(root, host=HOSTILE, origin=elsewhere)
     mark = root / "owners" / "000001.json"
     os.utime(mark, times=(0, mark.stat().st_mtime - 300))
     rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
@@ -871,7 +862,7 @@ def test_a_trial_without_an_outcome_of_its_slot_is_not_followed_for_ever(tmp_pat
 
 def test_a_trial_whose_driver_is_gone_is_not_followed(tmp_path):
     root = make_run(tmp_path, running=(3,), ended=False)
-    leave_a_mark(root)
+    mark_as_owned(root)
     ended = run("logs", "-f", root, 3)
     assert (ended.returncode, ended.stdout) == (0, "trial 3 says hello\n")
 

@@ -10,9 +10,8 @@ from experiment.run_files.journal_records import Finished, Lost, Planned
 from search.trial import Failure, Outcome, Trial
 from spark_jobs.messages import Attempt, encode
 from spark_jobs.run_folder.paths import RunPaths
-from tests.experiment.cli.test_commands import leave_a_mark
 from tests.experiment.display.searches import Clock
-from tests.experiment.runs import make_run
+from tests.experiment.runs import make_run, mark_as_owned
 
 TRIAL = Trial(3, {})
 FAILURE = Failure(kind="machine", message="the process that supervised it was killed", traceback="")
@@ -59,7 +58,7 @@ def test_any_other_outcome_is_the_end_before_the_driver_records_it(paths, status
 
 def test_a_trial_of_a_driver_elsewhere_is_followed_while_that_gives_signs_of_life(paths):
     elsewhere = {"boot": "0" * 32, "namespace": 1, "started": 1}
-    leave_a_mark(paths.root, origin=elsewhere)
+    mark_as_owned(paths.root, origin=elsewhere)
     clock = Clock()
     followed, outcome = Followed(paths, 3, clock), paths.attempt(3).outcome
     for second in range(50):

@@ -22,8 +22,7 @@ from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.trial.events.event_file import EventFile
 from tests import ROOT
-from tests.experiment.cli.test_commands import leave_a_mark
-from tests.experiment.runs import TRACEBACK, begun, make_run, make_search, make_spec
+from tests.experiment.runs import TRACEBACK, begun, make_run, make_search, make_spec, mark_as_owned
 from tests.search.fakes import started
 
 RUN_OF_FORMAT_1 = ROOT / "tests" / "experiment" / "run_files" / "run_of_format_1"
@@ -176,7 +175,7 @@ def test_a_summary_that_is_a_link_to_itself_is_named_and_hides_no_other(make_tab
 
 def test_a_run_whose_driver_was_killed_has_no_trials_that_run_and_no_time_left(make_tab, tmp_path):
     run = make_run(tmp_path, running=(4, 5), ended=False)
-    leave_a_mark(run)
+    mark_as_owned(run)
     facts = get(make_tab(run), "/run", run=run.name)[1]
     assert (facts["state"], facts["left"]) == ("driver gone", None)
     assert facts["counts"]["running"] == 0

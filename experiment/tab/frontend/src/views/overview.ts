@@ -93,9 +93,10 @@ function drawBest(box: HTMLElement, run: Run, desk: Desk): void {
 
 function drawRunning(box: HTMLElement, run: Run, desk: Desk): void {
   box.replaceChildren();
-  const active = run.ended ? [] : [...run.trials.values()].filter((trial) => trial.status === 'running');
+  const why = run.ended ? ': the search has ended' : run.facts.state === 'driver gone' ? ': the driver is gone' : '';
+  const active = why ? [] : [...run.trials.values()].filter((trial) => trial.status === 'running');
   if (!active.length) {
-    make('p', box, run.ended ? 'Nothing: the search has ended.' : 'Nothing.');
+    make('p', box, `Nothing${why}.`);
     return;
   }
   const list = make('ul', box, '', {class: 'scroll'});
