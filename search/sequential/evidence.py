@@ -17,12 +17,12 @@ from threadpoolctl import threadpool_limits
 from search.direction import non_dominated
 from search.sequential.gaussian_process import (
     GaussianProcess,
+    draw,
     fit,
-    log_expected_improvement,
     normalized,
 )
 from search.sequential.volume_improvement import VolumeImprovement
-from search.space.domains import Domain, count_varying, is_unordered
+from search.space.domains import Domain, is_unordered
 
 Array = npt.NDArray[np.float64]
 
@@ -30,6 +30,10 @@ MODELLED = 300
 """Maximum evaluated points in the model: half of them the latest, half the best of the others.
 
 And maximum points in flight, the latest: time and memory grow with the square of all of them."""
+
+DRAWN = 100
+"""Maximum points of a model that is averaged over its hyperparameters; more points leave less doubt
+about these, and take longer."""
 
 _ONE_THREAD = threading.Lock()
 """Held while linear algebra has one thread: that limit is the process's, and a search that began
@@ -41,18 +45,26 @@ class Model:
 
     Args:
         processes: One per objective.
-        points: The points that they know, one per row.
+        varied: The coordinates that they know; the others are constant.
+        points: The points that they know, with all coordinates, one per row.
         values: Their normalised values, points x objectives; the higher the better.
     """
 
-    def __init__(self, processes: Sequence[GaussianProcess], points: Array, values: Array) -> None:
+    def __init__(
+        self,
+        processes: Sequence[GaussianProcess],
+        varied: Sequence[int],
+        points: Array,
+        values: Array,
+    ) -> None:
         self._processes = processes
+        self._varied = varied
         self.points = points
         self.values = values
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Return means and standard deviations, each points x objectives."""
-        predicted = [process.predict(points) for process in self._processes]
+        predicted = [process.predict(points[:, self._varied]) for process in self._processes]
         means, stds = zip(*predicted, strict=True)
         return np.column_stack(means), np.column_stack(stds)
 
@@ -76,7 +88,7 @@ class Model:
         if values.shape[1] == 1:
             best = float(values.max())
             [process] = self._processes
-            return lambda some: log_expected_improvement(*process.predict(some), best)
+            return lambda some: process.log_expected_improvement(some[:, self._varied], best)
         volume = VolumeImprovement(values)
         return lambda some: volume(*self.predict(some))
 
@@ -90,12 +102,13 @@ class Evidence:
     """
 
     def __init__(self, domains: Sequence[Domain], objectives: int = 1) -> None:
-        self._categorical = [is_unordered(domain) for domain in domains]
-        self._dimensions = count_varying(domains)
+        # One at least, also where all are constant.
+        self._varied = [axis for axis, domain in enumerate(domains) if domain.size != 1] or [0]
+        self._categorical = [is_unordered(domains[axis]) for axis in self._varied]
         self._objectives = objectives
         self._points: list[list[float]] = []
         self._merits: list[Sequence[float]] = []
-        self._thetas: tuple[int, list[Array]] = 0, []  # number of points, fitted to them
+        self._thetas: tuple[int, list[list[Array]]] = 0, []  # number of points, fitted to them
 
     def add(self, point: list[float], *merits: float) -> None:
         """Add an evaluated point, with a merit per objective; of a failed trial none is finite."""
@@ -134,25 +147,30 @@ class Evidence:
 
     def _fitted_to(self, points: Array, values: Array) -> Model:
         processes = [
-            GaussianProcess(points, column, theta, self._categorical)
-            for column, theta in zip(values.T, self._fitted(), strict=True)
+            GaussianProcess(points[:, self._varied], column, thetas, self._categorical)
+            for column, thetas in zip(values.T, self._fitted(), strict=True)
         ]
-        return Model(processes, points, values)
+        return Model(processes, self._varied, points, values)
 
-    def _fitted(self) -> list[Array]:
+    def _fitted(self) -> list[list[Array]]:
         """Return hyperparameters per objective, fitted anew when the points grow by a twentieth.
 
-        They depend on the outcomes alone, not on when this is called.
+        They depend on the outcomes alone, not on when this is called. With one objective and up to
+        `DRAWN` points there are several, equally probable ones.
         """
         count = len(self._points)
         count -= count % (1 + count // 20)
         if self._thetas[0] != count:
             points, values = self._data(count)
-            fitted = [
-                fit(points, column, self._categorical, self._dimensions) for column in values.T
-            ]
-            self._thetas = count, fitted
+            varied = points[:, self._varied]
+            self._thetas = count, [self._thetas_of(varied, column) for column in values.T]
         return self._thetas[1]
+
+    def _thetas_of(self, points: Array, values: Array) -> list[Array]:
+        if self._objectives > 1 or len(points) > DRAWN:
+            return [fit(points, values, self._categorical)]
+        rng = np.random.default_rng(len(points))
+        return draw(points, values, self._categorical, rng)
 
     def _data(self, count: int) -> tuple[Array, Array]:
         """Return the first evaluated points and their values, of which the highest is the best."""
