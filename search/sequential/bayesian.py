@@ -88,7 +88,7 @@ class BayesianSearch(SequentialSearch):
     - A failed trial counts as the worst value so far, so points near it are avoided; a few failures
       are too few to fit a model of their own.
     - Bad values are moved closer to each other, so that a diverged trial does not hide how the good
-      ones differ. Then all values are transformed to be about normal, as the model assumes.
+      ones differ.
     - No configuration is tried twice, unless the objective is noisy.
 
     With one objective an `ask` takes about 0.1 s up to 100 trials; after 1,000 trials 0.04 s, and

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import erfcx, logsumexp, ndtr
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
@@ -40,7 +39,6 @@ DRAWS = 8
 _UNUSED, _STEPS = 10, 4  # of the chain: before the first draw, and from one draw to the next
 _LENGTHS = (1e-2, 1e3)
 _NOISES = (1e-6, 1.0)
-_POWERS = (-1.0, 3.0)  # of Yeo and Johnson; 1 changes nothing
 _ITERATIONS = 60  # maximum iterations of the optimizer
 _HUGE = sys.float_info.max / 4  # the difference of larger numbers may overflow
 
@@ -252,10 +250,8 @@ def normalized(values: Array) -> Array:
     Values further below the median than the best is above it are moved up to a logarithmic scale,
     which ends at `LOWEST` times that distance, so that a diverged trial does not hide how the good
     ones differ. After the warping of Song et al.: The Vizier Gaussian process bandit
-    algorithm (2024), where the lower half is warped by its ranks. Then the transformation of Yeo
-    and Johnson makes all of them about normal, as the model assumes: A new family of power
-    transformations to improve normality or symmetry (Biometrika 87, 2000), equation (2.1). Values
-    that are all equal become 0.
+    algorithm (2024), where the lower half is warped by its ranks. Values that are all equal
+    become 0.
     """
     if np.abs(values).max() > _HUGE:
         values = values / 4
@@ -265,18 +261,5 @@ def normalized(values: Array) -> Array:
     with np.errstate(over="ignore"):  # values beyond the end of the scale are equal
         below = (median - values) / (best - median if best > median else best - worst)
     warped = -np.where(below > 1, 1 + np.log(np.clip(below, 1, LOWEST)), below)
-    return _standard(_about_normal(_standard(warped)))
-
-
-def _about_normal(values: Array) -> Array:
-    """Return standardised values, transformed with the most likely power between -1 and 3."""
-    best = minimize_scalar(
-        lambda power: -stats.yeojohnson_llf(power, values), bounds=_POWERS, method="bounded"
-    )
-    transformed: Array = stats.yeojohnson(values, best.x)
-    return transformed
-
-
-def _standard(values: Array) -> Array:
-    standard: Array = (values - values.mean()) / values.std()
+    standard: Array = (warped - warped.mean()) / warped.std()
     return standard
