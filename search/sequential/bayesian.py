@@ -86,7 +86,8 @@ class BayesianSearch(SequentialSearch):
     - The model sees each value at its decoded position in the space. Values of an unordered choice
       are all equally far apart.
     - A failed trial counts as the worst value so far, so points near it are avoided; a few failures
-      are too few to fit a model of their own.
+      are too few to fit a model of their own. That value has an error, so that the model need not
+      have a cliff.
     - Bad values are moved closer to each other, so that a diverged trial does not hide how the good
       ones differ.
     - No configuration is tried twice, unless the objective is noisy.

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from search.direction import non_dominated
 from search.sequential.gaussian_process import (
+    DRAWS,
     GaussianProcess,
     draw,
     fit,
@@ -32,8 +33,14 @@ MODELLED = 300
 And maximum points in flight, the latest: time and memory grow with the square of all of them."""
 
 DRAWN = 100
-"""Maximum points of a model that is averaged over its hyperparameters; more points leave less doubt
-about these, and take longer."""
+"""Maximum evaluated points of a model that is averaged over its hyperparameters.
+
+More points leave less doubt about these, and take longer."""
+
+FAILED = 0.1
+"""Variance of the error of a failed trial's value, which is a guess: the model need not reach it.
+
+The variance of all values is 1."""
 
 _ONE_THREAD = threading.Lock()
 """Held while linear algebra has one thread: that limit is the process's, and a search that began
@@ -57,14 +64,14 @@ class Model:
         points: Array,
         values: Array,
     ) -> None:
-        self._processes = processes
+        self.processes = processes
         self._varied = varied
         self.points = points
         self.values = values
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Return means and standard deviations, each points x objectives."""
-        predicted = [process.predict(points[:, self._varied]) for process in self._processes]
+        predicted = [process.predict(points[:, self._varied]) for process in self.processes]
         means, stds = zip(*predicted, strict=True)
         return np.column_stack(means), np.column_stack(stds)
 
@@ -87,7 +94,7 @@ class Model:
         """
         if values.shape[1] == 1:
             best = float(values.max())
-            [process] = self._processes
+            [process] = self.processes
             return lambda some: process.log_expected_improvement(some[:, self._varied], best)
         volume = VolumeImprovement(values)
         return lambda some: volume(*self.predict(some))
@@ -137,17 +144,20 @@ class Evidence:
             in_flight: Points in flight, the oldest first. The latest `MODELLED` count as if they
                 had the values that the model expects ("kriging believer").
         """
-        points, values = self._data(len(self._points))
-        model = self._fitted_to(points, values)
+        points, values, errors = self._data(len(self._points))
+        model = self._fitted_to(points, values, errors)
         if len(in_flight):
             out = np.array(in_flight[-MODELLED:])
             believed, _ = model.predict(out)
-            model = self._fitted_to(np.vstack([points, out]), np.vstack([values, believed]))
+            points, values = np.vstack([points, out]), np.vstack([values, believed])
+            model = self._fitted_to(points, values, np.append(errors, np.zeros(len(out))))
         return model
 
-    def _fitted_to(self, points: Array, values: Array) -> Model:
+    def _fitted_to(self, points: Array, values: Array, errors: Array) -> Model:
+        varied = points[:, self._varied]
+        draws = max(1, DRAWS * DRAWN // len(points))  # fewer where many trials are in flight
         processes = [
-            GaussianProcess(points[:, self._varied], column, thetas, self._categorical)
+            GaussianProcess(varied, column, errors, thetas[:draws], self._categorical)
             for column, thetas in zip(values.T, self._fitted(), strict=True)
         ]
         return Model(processes, self._varied, points, values)
@@ -161,19 +171,22 @@ class Evidence:
         count = len(self._points)
         count -= count % (1 + count // 20)
         if self._thetas[0] != count:
-            points, values = self._data(count)
+            points, values, errors = self._data(count)
             varied = points[:, self._varied]
-            self._thetas = count, [self._thetas_of(varied, column) for column in values.T]
+            self._thetas = count, [self._thetas_of(varied, column, errors) for column in values.T]
         return self._thetas[1]
 
-    def _thetas_of(self, points: Array, values: Array) -> list[Array]:
+    def _thetas_of(self, points: Array, values: Array, errors: Array) -> list[Array]:
         if self._objectives > 1 or len(points) > DRAWN:
-            return [fit(points, values, self._categorical)]
+            return [fit(points, values, errors, self._categorical)]
         rng = np.random.default_rng(len(points))
-        return draw(points, values, self._categorical, rng)
+        return draw(points, values, errors, self._categorical, rng)
 
-    def _data(self, count: int) -> tuple[Array, Array]:
-        """Return the first evaluated points and their values, of which the highest is the best."""
+    def _data(self, count: int) -> tuple[Array, Array, Array]:
+        """Return the first evaluated points, their values and the variances of the values' errors.
+
+        The highest value is the best.
+        """
         points = np.array(self._points[:count])
         merits = np.reshape(self._merits[:count], (count, self._objectives))
         failed = ~np.isfinite(merits).all(axis=1)
@@ -182,8 +195,9 @@ class Evidence:
             earlier, half = count - MODELLED // 2, MODELLED - MODELLED // 2
             best = _best_first(merits[:earlier])[:half]
             kept = np.append(np.sort(best), np.arange(earlier, count))
-            points, merits = points[kept], merits[kept]
-        return points, np.column_stack([normalized(column) for column in merits.T])
+            points, merits, failed = points[kept], merits[kept], failed[kept]
+        values = np.column_stack([normalized(column) for column in merits.T])
+        return points, values, np.where(failed, FAILED, 0.0)
 
 
 def _best_first(merits: Array) -> npt.NDArray[np.intp]:

@@ -83,20 +83,24 @@ class GaussianProcess:
     Args:
         points: Points of the unit cube, one per row.
         values: Values of mean about 0 and standard deviation about 1.
+        errors: Variance of the error of each value, beside the noise.
         thetas: Logarithms of length scales and noise variance, from `fit` or `draw`. The posterior
             is the mean of those of each of them.
         categorical: Whether each coordinate is a category.
     """
 
     def __init__(
-        self, points: Array, values: Array, thetas: Sequence[Array], categorical: Sequence[bool]
+        self,
+        points: Array,
+        values: Array,
+        errors: Array,
+        thetas: Sequence[Array],
+        categorical: Sequence[bool],
     ) -> None:
         kernel = _kernel(categorical)
-        self._noises = [math.exp(theta[-1]) for theta in thetas]
+        self.thetas = thetas
         self._regressors = [
-            GaussianProcessRegressor(kernel.clone_with_theta(theta), optimizer=None).fit(
-                points, values
-            )
+            _regressor(kernel.clone_with_theta(theta), errors).fit(points, values)
             for theta in thetas
         ]
 
@@ -116,17 +120,20 @@ class GaussianProcess:
         predicted = [each.predict(points, return_std=True) for each in self._regressors]
         means, stds = map(np.array, zip(*predicted, strict=True))
         # With the noise, no variance is below zero, of which scikit-learn would warn.
-        noises = np.array(self._noises)[:, np.newaxis]
+        noises = np.exp([[theta[-1]] for theta in self.thetas])
         return means, np.sqrt(np.maximum(stds**2 - noises, 1e-12))
 
 
 class _Hyperparameters:
     """The posterior of theta, whose prior is normal."""
 
-    def __init__(self, points: Array, values: Array, categorical: Sequence[bool]) -> None:
+    def __init__(
+        self, points: Array, values: Array, errors: Array, categorical: Sequence[bool]
+    ) -> None:
         kernel = _kernel(categorical)
-        self._regressor = GaussianProcessRegressor(kernel, optimizer=None).fit(points, values)
-        self.start, self.bounds = kernel.theta, kernel.bounds
+        self._regressor = _regressor(kernel, errors).fit(points, values)
+        self.start = kernel.theta
+        self.bounds = kernel.bounds
         self.mean = np.full(len(kernel.theta), LENGTH[0] + math.log(len(categorical)) / 2)
         self.deviation = np.full(len(kernel.theta), LENGTH[1])
         self.mean[-1], self.deviation[-1] = NOISE
@@ -146,7 +153,7 @@ class _Hyperparameters:
         return float(self._regressor.log_marginal_likelihood(theta, clone_kernel=False))
 
 
-def fit(points: Array, values: Array, categorical: Sequence[bool]) -> Array:
+def fit(points: Array, values: Array, errors: Array, categorical: Sequence[bool]) -> Array:
     """Return the most probable logarithms of length scales and noise variance (theta).
 
     The mode of the posterior, from one start: with few points the likelihood alone has many modes.
@@ -154,9 +161,10 @@ def fit(points: Array, values: Array, categorical: Sequence[bool]) -> Array:
     Args:
         points: Points of the unit cube, one per row.
         values: Values of mean about 0 and standard deviation about 1.
+        errors: Variance of the error of each value, beside the noise.
         categorical: Whether each coordinate is a category.
     """
-    return _mode(_Hyperparameters(points, values, categorical))
+    return _mode(_Hyperparameters(points, values, errors, categorical))
 
 
 def _mode(hyperparameters: _Hyperparameters) -> Array:
@@ -176,23 +184,25 @@ def _mode(hyperparameters: _Hyperparameters) -> Array:
 def draw(
     points: Array,
     values: Array,
+    errors: Array,
     categorical: Sequence[bool],
     rng: np.random.Generator,
 ) -> list[Array]:
     """Return `DRAWS` thetas drawn from the posterior: with few points it is wide.
 
-    By elliptical slice sampling, from the mode, which takes some hundreds of likelihoods and has
-    nothing to be tuned. Murray, Adams, MacKay: Elliptical slice sampling (AISTATS 2010), figure 2.
-    For expected improvement that is averaged over the draws see Snoek, Larochelle, Adams: Practical
-    Bayesian optimization of machine learning algorithms (NIPS 2012), section 3.2.
+    By elliptical slice sampling, which has nothing to be tuned and begins at the mode. Murray,
+    Adams, MacKay: Elliptical slice sampling (AISTATS 2010), figure 2. Snoek, Larochelle, Adams
+    average the expected improvement over draws: Practical Bayesian optimization of machine learning
+    algorithms (NIPS 2012), section 3.2.
 
     Args:
         points: Points of the unit cube, one per row.
         values: Values of mean about 0 and standard deviation about 1.
+        errors: Variance of the error of each value, beside the noise.
         categorical: Whether each coordinate is a category.
         rng: The generator.
     """
-    hyperparameters = _Hyperparameters(points, values, categorical)
+    hyperparameters = _Hyperparameters(points, values, errors, categorical)
     theta, drawn = _mode(hyperparameters), []
     likelihood = hyperparameters.log_likelihood(theta)
     for number in range(1, 1 + _UNUSED + DRAWS * _STEPS):
@@ -219,6 +229,11 @@ def _slice(
             return theta, likelihood
         low, high = (angle, high) if angle < 0 else (low, angle)
         angle = low + (high - low) * rng.random()
+
+
+def _regressor(kernel: Any, errors: Array) -> Any:
+    # scikit-learn's own 1e-10 keeps matrices invertible.
+    return GaussianProcessRegressor(kernel, alpha=1e-10 + errors, optimizer=None)
 
 
 def _kernel(categorical: Sequence[bool]) -> Any:
