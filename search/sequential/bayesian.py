@@ -71,9 +71,7 @@ class BayesianSearch(SequentialSearch):
     The first trials are `points`, then a Latin hypercube, until there are `DESIGN` configurations,
     prior observations included. From then on a trial is the point of the largest expected
     improvement over the best under a Gaussian process: Matern 5/2, a length scale per
-    hyperparameter, and a noise term. These are drawn from their posterior 8 times, and the
-    improvement is the mean; with more than 100 evaluated points, or with several objectives, they
-    are the most probable ones.
+    hyperparameter, and a noise term.
 
     - Trials in flight count as if they had the value that the model expects ("kriging believer":
       Ginsbourger, Le Riche, Carraro 2010). Any number may be in flight; the latest 300 count.
@@ -86,16 +84,15 @@ class BayesianSearch(SequentialSearch):
     - The model sees each value at its decoded position in the space. Values of an unordered choice
       are all equally far apart.
     - A failed trial counts as the worst value so far, so points near it are avoided; a few failures
-      are too few to fit a model of their own. That value has an error, so that the model need not
-      have a cliff.
+      are too few to fit a model of their own.
     - Bad values are moved closer to each other, so that a diverged trial does not hide how the good
       ones differ.
     - No configuration is tried twice, unless the objective is noisy.
 
-    With one objective an `ask` takes about 0.1 s up to 100 trials; after 1,000 trials 0.04 s, and
-    0.3 s when it fits the model's hyperparameters anew, each time the trials have grown by a
-    twentieth (printed by `make bench-search`). With several objectives and up to 100 trials it
-    takes about 0.1 s (printed by `python -m tests.benchmarks.searches.pareto`).
+    After 1,000 trials with one objective an `ask` takes about 0.04 s, and 0.3 s when it fits the
+    model's hyperparameters anew, each time the trials have grown by a twentieth (printed by
+    `make bench-search`). With several objectives and up to 100 trials it takes
+    about 0.1 s (printed by `python -m tests.benchmarks.searches.pareto`).
 
     The same `rng` and the same order of `ask` and `tell` give the same trials on processors of the
     same kind; a search that is resumed elsewhere keeps the trials that it had.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import erfcx, logsumexp, ndtr
+from scipy.special import erfcx, ndtr
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
@@ -33,10 +33,6 @@ NOISE = (-8.0, 2.0)
 LOWEST = 10.0
 """Distance below the median beyond which values are equal; the best is at distance 1 above it."""
 
-DRAWS = 8
-"""Hyperparameters over which a model is averaged while it has few points."""
-
-_UNUSED, _STEPS = 10, 4  # of the chain: before the first draw, and from one draw to the next
 _LENGTHS = (1e-2, 1e3)
 _NOISES = (1e-6, 1.0)
 _ITERATIONS = 60  # maximum iterations of the optimizer
@@ -83,77 +79,25 @@ class GaussianProcess:
     Args:
         points: Points of the unit cube, one per row.
         values: Values of mean about 0 and standard deviation about 1.
-        errors: Variance of the error of each value, beside the noise.
-        thetas: Logarithms of length scales and noise variance, from `fit` or `draw`. The posterior
-            is the mean of those of each of them.
+        theta: Logarithms of length scales and noise variance, from `fit`.
         categorical: Whether each coordinate is a category.
     """
 
     def __init__(
-        self,
-        points: Array,
-        values: Array,
-        errors: Array,
-        thetas: Sequence[Array],
-        categorical: Sequence[bool],
+        self, points: Array, values: Array, theta: Array, categorical: Sequence[bool]
     ) -> None:
-        kernel = _kernel(categorical)
-        self.thetas = thetas
-        self._regressors = [
-            _regressor(kernel.clone_with_theta(theta), errors).fit(points, values)
-            for theta in thetas
-        ]
+        kernel = _kernel(categorical).clone_with_theta(theta)
+        self._noise = math.exp(theta[-1])
+        self._regressor = GaussianProcessRegressor(kernel, optimizer=None).fit(points, values)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation of the function, without the noise."""
-        means, stds = self._predictions(points)
-        return means.mean(axis=0), np.sqrt(np.mean(stds**2, axis=0) + means.var(axis=0))
-
-    def log_expected_improvement(self, points: Array, best: float) -> Array:
-        """Return the logarithm of the expected improvement over a value, to be maximised."""
-        each = log_expected_improvement(*self._predictions(points), best)
-        logarithm: Array = logsumexp(each, axis=0) - math.log(len(each))
-        return logarithm
-
-    def _predictions(self, points: Array) -> tuple[Array, Array]:
-        """Return means and standard deviations, each thetas x points."""
-        predicted = [each.predict(points, return_std=True) for each in self._regressors]
-        means, stds = map(np.array, zip(*predicted, strict=True))
         # With the noise, no variance is below zero, of which scikit-learn would warn.
-        noises = np.exp([[theta[-1]] for theta in self.thetas])
-        return means, np.sqrt(np.maximum(stds**2 - noises, 1e-12))
+        mean, std = self._regressor.predict(points, return_std=True)
+        return mean, np.sqrt(np.maximum(std**2 - self._noise, 1e-12))
 
 
-class _Hyperparameters:
-    """The posterior of theta, whose prior is normal."""
-
-    def __init__(
-        self, points: Array, values: Array, errors: Array, categorical: Sequence[bool]
-    ) -> None:
-        kernel = _kernel(categorical)
-        self._regressor = _regressor(kernel, errors).fit(points, values)
-        self.start = kernel.theta
-        self.bounds = kernel.bounds
-        self.mean = np.full(len(kernel.theta), LENGTH[0] + math.log(len(categorical)) / 2)
-        self.deviation = np.full(len(kernel.theta), LENGTH[1])
-        self.mean[-1], self.deviation[-1] = NOISE
-
-    def loss(self, theta: Array) -> tuple[float, Array]:
-        """Return the negative logarithm of the density, less a constant, and its gradient."""
-        likelihood, gradient = self._regressor.log_marginal_likelihood(
-            theta, True, clone_kernel=False
-        )
-        offsets = (theta - self.mean) / self.deviation
-        return offsets @ offsets / 2 - likelihood, offsets / self.deviation - gradient
-
-    def log_likelihood(self, theta: Array) -> float:
-        """Return the logarithm of the likelihood; -inf outside of the bounds."""
-        if (theta < self.bounds[:, 0]).any() or (theta > self.bounds[:, 1]).any():
-            return -math.inf
-        return float(self._regressor.log_marginal_likelihood(theta, clone_kernel=False))
-
-
-def fit(points: Array, values: Array, errors: Array, categorical: Sequence[bool]) -> Array:
+def fit(points: Array, values: Array, categorical: Sequence[bool], dimensions: int) -> Array:
     """Return the most probable logarithms of length scales and noise variance (theta).
 
     The mode of the posterior, from one start: with few points the likelihood alone has many modes.
@@ -161,85 +105,36 @@ def fit(points: Array, values: Array, errors: Array, categorical: Sequence[bool]
     Args:
         points: Points of the unit cube, one per row.
         values: Values of mean about 0 and standard deviation about 1.
-        errors: Variance of the error of each value, beside the noise.
         categorical: Whether each coordinate is a category.
+        dimensions: The number of coordinates that are not constant, at least 1.
     """
-    return _mode(_Hyperparameters(points, values, errors, categorical))
+    kernel = _kernel(categorical, dimensions)
+    regressor = GaussianProcessRegressor(kernel, optimizer=None).fit(points, values)
+    mean = np.full(len(kernel.theta), LENGTH[0] + math.log(dimensions) / 2)
+    deviation = np.full(len(kernel.theta), LENGTH[1])
+    mean[-1], deviation[-1] = NOISE
 
+    def loss(theta: Array) -> tuple[float, Array]:
+        likelihood, gradient = regressor.log_marginal_likelihood(theta, True, clone_kernel=False)
+        offsets = (theta - mean) / deviation
+        return offsets @ offsets / 2 - likelihood, offsets / deviation - gradient
 
-def _mode(hyperparameters: _Hyperparameters) -> Array:
     # Not scikit-learn's own optimizer: it has no prior, and warns if it ends at a bound.
     best = minimize(
-        hyperparameters.loss,
-        hyperparameters.start,
+        loss,
+        kernel.theta,
         jac=True,
         method="L-BFGS-B",
-        bounds=hyperparameters.bounds,
+        bounds=kernel.bounds,
         options={"maxiter": _ITERATIONS},
     )
     theta: Array = best.x
     return theta
 
 
-def draw(
-    points: Array,
-    values: Array,
-    errors: Array,
-    categorical: Sequence[bool],
-    rng: np.random.Generator,
-) -> list[Array]:
-    """Return `DRAWS` thetas drawn from the posterior: with few points it is wide.
-
-    By elliptical slice sampling, which has nothing to be tuned and begins at the mode. Murray,
-    Adams, MacKay: Elliptical slice sampling (AISTATS 2010), figure 2. Snoek, Larochelle, Adams
-    average the expected improvement over draws: Practical Bayesian optimization of machine learning
-    algorithms (NIPS 2012), section 3.2.
-
-    Args:
-        points: Points of the unit cube, one per row.
-        values: Values of mean about 0 and standard deviation about 1.
-        errors: Variance of the error of each value, beside the noise.
-        categorical: Whether each coordinate is a category.
-        rng: The generator.
-    """
-    hyperparameters = _Hyperparameters(points, values, errors, categorical)
-    theta, drawn = _mode(hyperparameters), []
-    likelihood = hyperparameters.log_likelihood(theta)
-    for number in range(1, 1 + _UNUSED + DRAWS * _STEPS):
-        theta, likelihood = _slice(hyperparameters, theta, likelihood, rng)
-        if number > _UNUSED and (number - _UNUSED) % _STEPS == 0:
-            drawn.append(theta)
-    return drawn
-
-
-def _slice(
-    hyperparameters: _Hyperparameters, theta: Array, likelihood: float, rng: np.random.Generator
-) -> tuple[Array, float]:
-    """Return the next theta of the chain, on an ellipse through the last, and its likelihood."""
-    mean = hyperparameters.mean
-    other = hyperparameters.deviation * rng.standard_normal(len(theta))
-    least = likelihood + math.log(1 - rng.random())
-    angle = 2 * math.pi * rng.random()
-    low, high = angle - 2 * math.pi, angle
-    while True:
-        new = mean + (theta - mean) * math.cos(angle) + other * math.sin(angle)
-        if (found := hyperparameters.log_likelihood(new)) > least:
-            return new, found
-        if low >= high:  # as narrow as floats can be
-            return theta, likelihood
-        low, high = (angle, high) if angle < 0 else (low, angle)
-        angle = low + (high - low) * rng.random()
-
-
-def _regressor(kernel: Any, errors: Array) -> Any:
-    # scikit-learn's own 1e-10 keeps matrices invertible.
-    return GaussianProcessRegressor(kernel, alpha=1e-10 + errors, optimizer=None)
-
-
-def _kernel(categorical: Sequence[bool]) -> Any:
-    """Return the kernel, with the length scales from which `fit` starts."""
-    dimensions = len(categorical)
-    lengths = np.full(dimensions, 0.5 * math.sqrt(dimensions))
+def _kernel(categorical: Sequence[bool], dimensions: int = 1) -> Any:
+    """Return the kernel, with length scales from which `fit` starts for so many dimensions."""
+    lengths = np.full(len(categorical), 0.5 * math.sqrt(dimensions))
     return MixedMatern(lengths, _LENGTHS, tuple(categorical)) + WhiteKernel(1e-3, _NOISES)
 
 

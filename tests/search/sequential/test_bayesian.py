@@ -247,7 +247,7 @@ def test_more_points_are_evaluated_than_the_model_uses():
     ]
     known.insert(20, Evaluated({"x": 0.3, "y": 0.6}, 0.0))
     searcher = make(samples=2, known=known)
-    points, values, _ = searcher._evidence._data(len(known))
+    points, values = searcher._evidence._data(len(known))
     assert points.shape == (MODELLED, 2)
     assert points[values.argmax()].tolist() == [0.3, 0.6]
     assert bowl(searcher.ask().params) < 0.01

@@ -127,7 +127,7 @@ def test_more_points_are_evaluated_than_the_model_uses():
     best = [{"a": a, "b": 0.0} for a in (0.0, 0.5, 1.0)]
     known = [Evaluated(each, None, plain(each)) for each in (*best, *params)]
     searcher = make(samples=2, known=known)
-    points, _, _ = searcher._evidence._data(len(known))
+    points, _ = searcher._evidence._data(len(known))
     assert points.shape == (MODELLED, 2)
     assert points[:3].tolist() == [list(each.values()) for each in best]
     assert searcher.ask().params["b"] < 0.2

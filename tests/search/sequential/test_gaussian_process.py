@@ -8,14 +8,9 @@ from hypothesis.extra import numpy as arrays
 from scipy.stats import norm
 from sklearn.gaussian_process.kernels import Matern
 
-from search.sequential import gaussian_process
 from search.sequential.gaussian_process import (
-    DRAWS,
-    LENGTH,
-    NOISE,
     GaussianProcess,
     MixedMatern,
-    draw,
     fit,
     log_expected_improvement,
     normalized,
@@ -24,7 +19,6 @@ from tests.properties import examples
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.random((30, 3))
-EXACT = np.zeros(30)
 
 
 def test_without_categories_the_kernel_is_scikit_learns():
@@ -58,10 +52,10 @@ def test_the_gradient_of_the_kernel_is_that_of_its_values():
 def test_a_function_is_learnt_with_its_irrelevant_coordinates():
     values = np.sin(6 * POINTS[:, 0])
     categorical = (False,) * 3
-    theta = fit(POINTS, values, EXACT, categorical)
+    theta = fit(POINTS, values, categorical, 3)
     lengths = np.exp(theta[:3])
     assert lengths[0] < 0.2 * min(lengths[1], lengths[2])
-    process = GaussianProcess(POINTS, values, EXACT, [theta], categorical)
+    process = GaussianProcess(POINTS, values, theta, categorical)
     others = RNG.random((50, 3))
     mean, std = process.predict(others)
     assert np.abs(mean - np.sin(6 * others[:, 0])).max() < 0.05
@@ -72,68 +66,10 @@ def test_a_function_is_learnt_with_its_irrelevant_coordinates():
 def test_noise_is_learnt():
     points = RNG.random((80, 1))
     values = np.sin(6 * points[:, 0]) + RNG.normal(scale=0.3, size=80)
-    theta = fit(points, values, np.zeros(80), (False,))
+    theta = fit(points, values, (False,), 1)
     assert math.exp(theta[-1]) == pytest.approx(0.09, rel=0.4)
-    process = GaussianProcess(points, values, np.zeros(80), [theta], (False,))
+    process = GaussianProcess(points, values, theta, (False,))
     assert process.predict(points)[1].max() < 0.25  # of the function, without the noise
-
-
-def test_what_few_points_tell_nothing_of_is_drawn_from_its_prior(monkeypatch):
-    monkeypatch.setattr(gaussian_process, "DRAWS", 2_000)
-    one = np.full((1, 2), 0.5), np.zeros(1)
-    thetas = np.array(draw(*one, np.zeros(1), (False, False), np.random.default_rng(0)))
-    lengths = (thetas[:, :2] - LENGTH[0] - math.log(2) / 2) / LENGTH[1]
-    noises = (thetas[:, 2] - NOISE[0]) / NOISE[1]
-    assert np.abs(lengths.mean(axis=0)).max() < 0.15
-    assert abs(noises.mean()) < 0.15
-    assert lengths.std(axis=0) == pytest.approx(1, abs=0.15)
-    assert noises.std() == pytest.approx(1, abs=0.15)
-
-
-def test_what_many_points_tell_is_drawn_near_the_most_probable():
-    values = np.sin(6 * POINTS[:, 0])
-    drawn = np.array(draw(POINTS, values, EXACT, (False,) * 3, np.random.default_rng(0)))
-    mode = fit(POINTS, values, EXACT, (False,) * 3)
-    assert len(drawn) == DRAWS
-    assert len(np.unique(drawn, axis=0)) == DRAWS
-    assert np.abs(drawn[:, 0] - mode[0]).max() < 1  # the length scale that counts
-
-
-def test_the_same_generator_draws_the_same():
-    values = POINTS[:5].sum(axis=1)
-    one, other = (
-        draw(POINTS[:5], values, EXACT[:5], (False,) * 3, np.random.default_rng(1))
-        for _ in range(2)
-    )
-    assert np.array_equal(one, other)
-
-
-def test_a_process_with_several_hyperparameters_is_the_mean_of_those_of_each():
-    values = np.sin(6 * POINTS[:5, 0])
-    thetas = draw(POINTS[:5], values, EXACT[:5], (False,) * 3, np.random.default_rng(0))
-    each = [
-        GaussianProcess(POINTS[:5], values, EXACT[:5], [theta], (False,) * 3) for theta in thetas
-    ]
-    together = GaussianProcess(POINTS[:5], values, EXACT[:5], thetas, (False,) * 3)
-    means, stds = np.array([process.predict(POINTS) for process in each]).transpose(1, 0, 2)
-    mean, std = together.predict(POINTS)
-    assert np.allclose(mean, means.mean(axis=0))
-    second = (means**2 + stds**2).mean(axis=0)
-    assert np.allclose(std**2, second - mean**2)
-    improvements = [np.exp(process.log_expected_improvement(POINTS, 0.5)) for process in each]
-    found = np.exp(together.log_expected_improvement(POINTS, 0.5))
-    assert np.allclose(found, np.mean(improvements, axis=0))
-
-
-def test_a_value_with_an_error_need_not_be_reached():
-    values = POINTS[:, 0].copy()
-    values[0] -= 3
-    errors = np.where(np.arange(30) == 0, 0.1, 0.0)
-    theta = fit(POINTS, values, errors, (False,) * 3)
-    assert (theta[:3] > fit(POINTS, values, EXACT, (False,) * 3)[:3]).all()
-    mean, _ = GaussianProcess(POINTS, values, errors, [theta], (False,) * 3).predict(POINTS)
-    assert values[0] + 1 < mean[0] < POINTS[0, 0]
-    assert np.abs(mean - values)[1:].max() < 0.2
 
 
 def test_expected_improvement_matches_its_definition():
