@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 # Tests wait for other processes, so there may be more at a time than cores; neighbours share
 # sessions.
 PYTEST := $(PYTHON) -m pytest --dist worksteal --numprocesses 4
-SOURCES := search spark_jobs experiment tests examples docs
+SOURCES := search spark_jobs experiment tests examples docs .ci/*.py
 
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
@@ -147,8 +147,10 @@ experiment/tab/frontend/node_modules: experiment/tab/frontend/package-lock.json
 
 constraints:  ## Pin the newest versions of everything that is installed.
 	.ci/install --audit --bench --browser --docs --kerberos --upgrade
-	.venv/bin/pip freeze --all --exclude-editable | grep -v ' @ ' > .ci/constraints.txt
+	mkdir -p build
+	.venv/bin/pip freeze --all --exclude-editable > build/constraints.txt
+	grep -v ' @ ' build/constraints.txt > .ci/constraints.txt
 	touch .venv/.installed .venv/.audit .venv/.bench .venv/.browser .venv/.docs .venv/.kerberos
 
 clean:  ## Remove installed packages and built files.
-	rm -rf .venv build *.egg-info experiment/tab/frontend/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist *.egg-info experiment/tab/frontend/node_modules .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

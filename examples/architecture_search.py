@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--algorithm", choices=ALGORITHMS, default="evolution")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--logdir", help="the folder of all runs; ./experiments when left out")
+    parser.add_argument("--logdir", help="the folder of all runs; default: experiments")
     options = parser.parse_args()
 
     spark = (

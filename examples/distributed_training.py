@@ -64,7 +64,7 @@ def train(learning_rate: float, epochs: int = 5) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--logdir", help="the folder of all runs; ./experiments when left out")
+    parser.add_argument("--logdir", help="the folder of all runs; default: experiments")
     options = parser.parse_args()
 
     spark = (

@@ -54,7 +54,7 @@ def train(learning_rate: float, dropout: float, epochs: int = 10) -> dict[str, f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--logdir", help="the folder of all runs; ./experiments when left out")
+    parser.add_argument("--logdir", help="the folder of all runs; default: experiments")
     options = parser.parse_args()
 
     spark = (

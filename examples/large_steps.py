@@ -59,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.4, help="of a step on one worker")
     parser.add_argument("--steps", type=int, default=20, help="at least 3")
-    parser.add_argument("--logdir", help="the folder of all runs; ./experiments when left out")
+    parser.add_argument("--logdir", help="the folder of all runs; default: experiments")
     options = parser.parse_args()
 
     spark = (
@@ -82,8 +82,6 @@ def main() -> None:
             name=f"large-steps-on-{workers}",
             logdir=options.logdir,
         )
-        if trial.value is None:
-            sys.exit(f"The training on {workers} failed: {trial.error}")
         taken[workers] = trial.value
         print(f"Workers: {workers}, a step: {1e3 * trial.value:.0f} ms")
     print(f"Speed of two workers: {taken[1] / taken[2]:.2f} times that of one")

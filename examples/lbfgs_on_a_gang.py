@@ -62,9 +62,7 @@ def train(penalty: float, split: int = 0) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--penalty", type=float, default=1.0)
-    parser.add_argument(
-        "--logdir", help="a folder of this host for all runs; default: ./experiments"
-    )
+    parser.add_argument("--logdir", help="the folder of all runs; default: experiments")
     options = parser.parse_args()
 
     spark = (
@@ -86,7 +84,9 @@ def main() -> None:
             optimization_key="accuracy",
             logdir=options.logdir,
         )
-        weights[workers] = np.load(Path(trial.logdir, "weights.npy"))
+        # Not by np.load alone: the folder may be on HDFS.
+        with experiment.data.open(f"{trial.logdir}/weights.npy") as file:
+            weights[workers] = np.load(file)
         metrics = trial.metrics
         print(f"Workers: {workers}; accuracy {metrics['accuracy']:.3f}, loss {metrics['loss']:.6f}")
     print(f"Weights differ by {np.abs(weights[1] - weights[2]).max():.1e}")

@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--trainers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3, help="after the first one")
-    parser.add_argument("--logdir", help="the folder of all runs; ./experiments when left out")
+    parser.add_argument("--logdir", help="the folder of all runs; default: experiments")
     options = parser.parse_args()
 
     spark = (
