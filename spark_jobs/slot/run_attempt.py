@@ -36,7 +36,7 @@ from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.events.event_file import EventFile
 from spark_jobs.warm.executor import spark_folder
-from spark_jobs.zygote.link import Tell
+from spark_jobs.zygote.link import RunnerBroken, Tell
 
 # Errors that a change of its folder by a train function explains; others are the storage's.
 _OF_A_CHANGE = (
@@ -145,7 +145,7 @@ def _stored(folder: RunFolder, trial: int, say: Callable[[str], None]) -> Iterat
         folder.abandon()
         keep()
         raise
-    except (FolderChanged, OSError):
+    except (FolderChanged, OSError, RunnerBroken):
         keep(hurry=lambda: True)  # its cause may be that the files cannot be stored
         raise
     keep()

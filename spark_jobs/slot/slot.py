@@ -112,12 +112,16 @@ def _serve(
 ) -> None:
     """Run trials over an open channel until the driver has none left."""
 
+    # A trial that has ended stores its outcome also while the driver is away; the next message that
+    # asks for work finds out whether it is gone.
     def tell(warning: str) -> None:
-        channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
+        with contextlib.suppress(ChannelLost):
+            channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
 
     def keeps(gpu: str, memory: int, trial: int) -> None:
         why = f"GPU {gpu} of host {hello.host} keeps {memory / GIB:.1f} GiB after trial {trial}"
-        channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
+        with contextlib.suppress(ChannelLost):
+            channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
 
     root, hadoop = Location.parse(config.root), config.program.data.hadoop
     problem = folder_problem(root, hadoop, tell) or modules_problem(config.modules)

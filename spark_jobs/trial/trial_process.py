@@ -178,7 +178,12 @@ def evaluate(
         seconds = time.monotonic() - started
         return Outcome.failed(trial.id, kind, str(error), seconds=seconds)
     except BaseException as error:  # also SystemExit and user classes
-        return _failed(trial.id, error, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        try:
+            return _failed(trial.id, error, seconds)
+        except BaseException:  # by its text or its attributes, which are the user's code, too
+            message = f"{type(error).__name__}, whose text cannot be shown"
+            return Outcome.failed(trial.id, "user error", message, seconds=seconds)
 
 
 def _context_of(

@@ -92,7 +92,7 @@ class ZygoteLink:
         # process if a module waits for something.
         limit = time_limits.OWN_IMPORT if warm is None else time_limits.WARM_READY
         begun = time.monotonic()  # before the timer begins to count
-        overdue = threading.Timer(limit, self.process.kill)
+        overdue = threading.Timer(limit, self._give_up)
         try:
             overdue.start()
         except RuntimeError as error:  # the limit of processes, which counts threads
@@ -114,6 +114,12 @@ class ZygoteLink:
             self.close()
             raise RunnerBroken(reason)
         self.ready = first
+
+    def _give_up(self) -> None:
+        self.process.kill()
+        # A process that an import has forked may have the other end of the socket, too.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def run(self, task: Task, tell: Tell) -> Ended | Failure:
         """Run a trial; return a failure if the zygote died or was stopped.

@@ -181,6 +181,14 @@ class RunnerContract:
         assert outcome.error.message == "ValueError: the problem"
         assert "a note" in outcome.error.traceback
 
+    def test_an_exception_that_python_cannot_format_is_a_failed_outcome(self, start):
+        def train(x):
+            raise SyntaxError("bad template", ("page.html", 1, 1, 5))  # a line that is no text
+
+        outcome = start(train)(x=3)
+        assert (outcome.status, outcome.error.kind) == ("failed", "user error")
+        assert outcome.error.message == "SyntaxError, whose text cannot be shown"
+
     def test_an_exception_without_a_text_is_a_failed_outcome(self, start):
         outcome = start(functions.fail_badly)(x=3)
         assert outcome.error.kind == "user error"

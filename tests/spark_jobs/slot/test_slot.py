@@ -21,6 +21,7 @@ from search.trial import Outcome, Trial
 from spark_jobs import time_limits
 from spark_jobs.addresses import OwnAddress
 from spark_jobs.channel.credentials import make_certificate
+from spark_jobs.channel.exchange import ChannelLost, SlotChannel
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import Attempt, Gang, Heard, Hello, Next, Stop, decode, encode
@@ -38,6 +39,7 @@ from spark_jobs.storage.files import LocalFiles, StoreUnavailable
 from spark_jobs.trial.gang_connections import connected
 from spark_jobs.trial.precision import why_slow
 from spark_jobs.trial.trial_process import Program
+from spark_jobs.zygote.link import RunnerBroken
 from tests import ROOT
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.channel.channel_contract import Script
@@ -367,6 +369,29 @@ def test_the_files_of_an_attempt_on_a_full_disk_are_stored_or_named(tmp_path, mo
     assert (folder / "stdout.log").read_text() == "its output"
 
 
+def test_the_files_of_an_attempt_whose_runner_broke_are_stored(tmp_path, monkeypatch):
+    from spark_jobs.slot import run_attempt as module
+
+    class Broken:
+        def run(self, attempt, paths, tell):
+            raise RunnerBroken("the zygote does not start")
+
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    for opens in (module, writing):
+        monkeypatch.setattr(opens, "writable_files_at", lambda location, hadoop: LocalFiles())
+    config = config_of(f"hdfs://nn:8020{tmp_path}/run")
+    with (
+        Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter,
+        pytest.raises(RunnerBroken),
+    ):
+        run_attempt(config, Attempt(Trial(0, {"x": 1})), Broken(), pytest.fail, reporter)
+    assert list(scratch.iterdir()) == []
+    assert RunPaths(tmp_path / "run").attempt(0).trial.exists()
+
+
 def test_a_host_that_can_start_no_uploader_fails_the_trial_not_the_slot(tmp_path, monkeypatch):
     from spark_jobs.slot import run_attempt as module
 
@@ -424,6 +449,20 @@ def heard_of_slot(tmp_path, monkeypatch):
         return driver
 
     return heard
+
+
+def test_a_warning_that_does_not_reach_the_driver_loses_no_outcome(heard_of_slot, monkeypatch):
+    hello = SlotChannel.hello
+
+    def refused(channel, message):
+        if message.warnings:
+            raise ChannelLost("the driver does not answer")
+        return hello(channel, message)
+
+    monkeypatch.setattr(SlotChannel, "hello", refused)
+    answers = (Attempt(Trial(0, {"how": "all removed"})), Stop())
+    driver = heard_of_slot(functions.change_folder, answers=answers)
+    assert [message.outcome.value for message in driver.of_kind(Next) if message.outcome] == [1.0]
 
 
 def test_hogwild_uses_the_cores_of_the_task(heard_of_slot):
