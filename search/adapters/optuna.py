@@ -27,7 +27,7 @@ _Score = float | tuple[float, ...]
 class OptunaSearcher:
     """Settings of a search by a sampler of Optuna.
 
-    Needs `pip install optuna cmaes`.
+    Needs `pip install optuna`.
 
     Each search works on a copy of the sampler, in a study of its own in memory. A sampler without a
     seed is seeded from the search's seed. The study has the names and values of the active
@@ -329,6 +329,6 @@ def _check_packages(sampler: str) -> None:
 
 
 def _optuna() -> Any:
-    with needed_by("OptunaSearcher", "optuna cmaes"):
+    with needed_by("OptunaSearcher", "optuna"):
         import optuna
     return optuna
