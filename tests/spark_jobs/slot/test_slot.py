@@ -333,8 +333,20 @@ def test_an_outage_of_the_runs_store_counts_against_no_host(tmp_path, monkeypatc
     assert failure.message.endswith("/trials: HDFS does not answer")
 
 
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """The folder of temporary files, empty at first."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    return folder
+
+
 @pytest.mark.parametrize("refused", [False, True])
-def test_the_files_of_an_attempt_on_a_full_disk_are_stored_or_named(tmp_path, monkeypatch, refused):
+def test_the_files_of_an_attempt_on_a_full_disk_are_stored_or_named(
+    tmp_path, monkeypatch, scratch, refused
+):
     from spark_jobs.slot import run_attempt as module
 
     class Store(LocalFiles):
@@ -348,10 +360,7 @@ def test_the_files_of_an_attempt_on_a_full_disk_are_stored_or_named(tmp_path, mo
             paths.stdout.write_text("its output")
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    scratch, sent = tmp_path / "scratch", []
-    scratch.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    sent = []
     for opens in (module, writing):
         monkeypatch.setattr(opens, "writable_files_at", lambda location, hadoop: Store())
     config = config_of(f"hdfs://nn:8020{tmp_path}/run")
@@ -369,17 +378,13 @@ def test_the_files_of_an_attempt_on_a_full_disk_are_stored_or_named(tmp_path, mo
     assert (folder / "stdout.log").read_text() == "its output"
 
 
-def test_the_files_of_an_attempt_whose_runner_broke_are_stored(tmp_path, monkeypatch):
+def test_the_files_of_an_attempt_whose_runner_broke_are_stored(tmp_path, monkeypatch, scratch):
     from spark_jobs.slot import run_attempt as module
 
     class Broken:
         def run(self, attempt, paths, tell):
             raise RunnerBroken("the zygote does not start")
 
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     for opens in (module, writing):
         monkeypatch.setattr(opens, "writable_files_at", lambda location, hadoop: LocalFiles())
     config = config_of(f"hdfs://nn:8020{tmp_path}/run")
