@@ -140,7 +140,7 @@ class RunPages:
         """Return what changes when the run ends again after a resume; None if it has not ended."""
         try:
             status = self.paths.result.stat()
-        except OSError:  # of other errors than its absence the reading of the run tells
+        except OSError:  # absent; the reading of the run names any other error
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
 

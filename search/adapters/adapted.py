@@ -256,20 +256,20 @@ class _PrunerJudge:
 
 
 @contextlib.contextmanager
-def needed_by(searcher: str, packages: str) -> Iterator[None]:
-    """Turn a failed import in this context into an error that says how to install the packages.
+def needed_by(searcher: str, package: str) -> Iterator[None]:
+    """Turn a failed import in this context into an error that says how to install the package.
 
     Args:
-        searcher: The name of the searcher that needs them.
-        packages: Their names, as pip takes them.
+        searcher: The name of the searcher that needs the package.
+        package: The name of the package, as pip takes it.
 
     Raises:
-        InvalidArgument: The import failed; the message has the command that installs them.
+        InvalidArgument: The import failed; the message has the command that installs the package.
     """
     try:
         yield
     except ImportError as error:
-        expected, hint = f"the packages that {searcher} needs", f"type: pip install {packages}"
+        expected, hint = f"the packages that {searcher} needs", f"type: pip install {package}"
         raise InvalidArgument("searcher", expected, str(error), hint) from error
 
 
