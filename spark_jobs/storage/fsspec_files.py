@@ -8,7 +8,6 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from search.errors import shown
 from spark_jobs.storage.files import (
     CHUNK,
     FileStatus,
@@ -21,6 +20,14 @@ from spark_jobs.storage.locations import Location, without_secrets
 
 # Names of the base classes of errors of Python, fsspec, aiohttp, requests and botocore.
 _NO_ANSWER = {"ClientConnectionError", "ConnectionError", "TimeoutError"}
+
+# Details of a file by which its version is known, the best first. Others, such as the time of the
+# last access, change without it.
+_VERSIONS = ("ETag", "etag", "Last-Modified", "mtime")
+
+_MISSING = (404, 410)
+_DENIED = (401, 403)
+_BUSY = 429
 
 _OWN_KINDS = (PermissionError, NotADirectoryError, IsADirectoryError)
 _LONGEST = 200  # characters of an error
@@ -98,9 +105,10 @@ class FsspecFiles:
         )
 
     def _version(self, location: Location, info: dict[str, Any]) -> str:
-        # Object stores list a file with other details than they return for the file alone.
-        tag = info.get("ETag") or info.get("etag")
-        return str(tag or self._system.ukey(location.url))
+        # Object stores list a file with other details than they return for the file alone, and
+        # Azure's lists its tag without quotes.
+        tag = next((info[name] for name in _VERSIONS if info.get(name)), None)
+        return str(tag or self._system.ukey(location.url)).strip('"')
 
 
 @contextlib.contextmanager
@@ -108,18 +116,43 @@ def _named(location: Location) -> Iterator[None]:
     """Turn any error of a store into an OSError that names the location."""
     try:
         yield
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if (answer := _other_answer(error)) is not None:
+            raise _error(answer, location) from _cause(answer, location)
         raise FileNotFoundError(errno.ENOENT, "no such file or folder", str(location)) from None
     except Exception as error:  # every package has its own errors
-        text = f"{location}: {_masked(shown(error, 10_000), location)[:_LONGEST]}"
         cause = _cause(error, location)
-        if _is_outage(error):
-            raise StoreUnavailable(text) from cause
-        if cause and isinstance(error, OSError) and not (error.errno and type(error) is OSError):
+        own = cause and isinstance(error, OSError) and not (error.errno and type(error) is OSError)
+        if own and not _is_outage(error):
             raise
-        # Without a number, which would pass for one of this host's disk: s3fs often gives EIO.
-        kind = next((kind for kind in _OWN_KINDS if isinstance(error, kind)), OSError)
-        raise kind(text) from cause
+        raise _error(error, location) from cause
+
+
+def _error(error: Exception, location: Location) -> OSError:
+    # Masked before it becomes one line: a URL may have two spaces in a row.
+    said = " ".join(_masked(f"{type(error).__name__}: {error}", location).split())
+    text = f"{location}: {said[:_LONGEST]}"
+    if _is_outage(error):
+        return StoreUnavailable(text)
+    if _status_code(error) in _DENIED:
+        return PermissionError(text)
+    # Without a number, which would pass for one of this host's disk: s3fs often gives EIO.
+    return next((kind for kind in _OWN_KINDS if isinstance(error, kind)), OSError)(text)
+
+
+def _other_answer(error: FileNotFoundError) -> Exception | None:
+    """Return what fsspec's HTTP store, too, takes for a missing file: no answer, or another one."""
+    cause = error.__cause__
+    if not isinstance(cause, Exception):
+        return None
+    answered = _status_code(cause)
+    return cause if _is_of_network(cause) or (answered and answered not in _MISSING) else None
+
+
+def _status_code(error: BaseException) -> int:
+    """Return the status of an answer that is one of aiohttp's errors, else 0."""
+    status = getattr(error, "status", 0)
+    return status if isinstance(status, int) else 0
 
 
 def _masked(text: str, location: Location) -> str:
@@ -135,7 +168,10 @@ def _cause(error: Exception, location: Location) -> Exception | None:
 
 def _is_outage(error: BaseException) -> bool:
     """Return whether a store does not answer, other than for a host name that does not exist."""
-    if not _NO_ANSWER & {base.__name__ for base in type(error).__mro__}:
+    status = _status_code(error)
+    if status == _BUSY or status >= 500:
+        return True
+    if not _is_of_network(error):
         return False
     cause: BaseException | None = error
     seen: set[int] = set()
@@ -145,6 +181,10 @@ def _is_outage(error: BaseException) -> bool:
         seen.add(id(cause))
         cause = cause.__cause__ or cause.__context__
     return True
+
+
+def _is_of_network(error: BaseException) -> bool:
+    return bool(_NO_ANSWER & {base.__name__ for base in type(error).__mro__})
 
 
 def _last_part(name: str) -> str:

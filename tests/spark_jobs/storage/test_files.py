@@ -267,11 +267,48 @@ def test_a_host_name_that_does_not_exist_is_no_outage(monkeypatch, reason):
     assert isinstance(caught.value, StoreUnavailable) == (reason == socket.EAI_AGAIN)
 
 
+class ClientResponseError(Exception):
+    """As of aiohttp, which is not installed here."""
+
+    def __init__(self, status):
+        super().__init__(f"{status}, message='as the server says'")
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (None, FileNotFoundError),
+        (FileNotFoundError(), FileNotFoundError),
+        (ClientResponseError(404), FileNotFoundError),
+        (ClientResponseError(410), FileNotFoundError),
+        (ClientResponseError(400), OSError),
+        (ClientResponseError(403), PermissionError),
+        (ClientResponseError(429), StoreUnavailable),
+        (ClientResponseError(503), StoreUnavailable),
+        (ClientConnectionError(), StoreUnavailable),
+    ],
+    ids=repr,
+)
+def test_a_file_is_missing_only_if_its_server_says_so(monkeypatch, cause, expected):
+    """Fsspec's HTTP store gives a FileNotFoundError for any error."""
+    error = FileNotFoundError("away://bucket/a")
+    error.__cause__ = cause
+    monkeypatch.setattr(AwayFileSystem, "error", error)
+    fsspec.register_implementation("away", AwayFileSystem, clobber=True)
+    location = Location.parse("away://bucket/a")
+    with pytest.raises(expected) as caught:
+        FsspecFiles(location).status(location)
+    assert type(caught.value) is expected
+    assert "away://bucket/a" in str(caught.value)
+
+
 class WebFileSystem(MemoryFileSystem):
     """Files whose names are whole URLs, of a server that the URL names."""
 
     protocol = "web"
     size = 5
+    details: ClassVar[dict[str, str]] = {}
 
     def __init__(self, server, **options):
         super().__init__(**options)
@@ -282,7 +319,12 @@ class WebFileSystem(MemoryFileSystem):
         return {"server": Location.parse(url).authority}
 
     def info(self, path, **options):
-        return {"name": path, "size": self.size, "type": "file", "ETag": f"{path} of {self.server}"}
+        named = {"name": path, "size": self.size, "type": "file", "ETag": f"{path} of {self.server}"}
+        return named | self.details
+
+    def ukey(self, path):
+        # Of the HTTP store it is always the same, of SFTP it changes with the time of access.
+        return self.details.get("time", path)
 
 
 @pytest.fixture
@@ -294,6 +336,23 @@ def web():
 def test_a_store_gets_the_whole_url_of_a_file(web):
     found = FsspecFiles(web).status(web)
     assert found.version == "web://server/a::b of server"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ({"ETag": '"0x8D"'}, {"ETag": "0x8D"}, True),  # adlfs, of the file and in a listing
+        ({"ETag": "", "Last-Modified": "10:00"}, {"ETag": "", "Last-Modified": "10:01"}, False),
+        ({"ETag": "", "mtime": 1, "time": 1}, {"ETag": "", "mtime": 1, "time": 2}, True),  # SFTP
+        ({"ETag": "", "mtime": 1}, {"ETag": "", "mtime": 2}, False),
+    ],
+)
+def test_the_version_of_a_file_changes_with_its_content(web, monkeypatch, before, after, same):
+    files = FsspecFiles(web)
+    monkeypatch.setattr(WebFileSystem, "details", before)
+    first = files.status(web)
+    monkeypatch.setattr(WebFileSystem, "details", after)
+    assert (files.status(web) == first) == same
 
 
 def test_a_file_of_unknown_length_is_an_oserror(web, monkeypatch):
