@@ -26,8 +26,7 @@ def folders_of_runs(logdir: str, kept_at: str = "") -> dict[str, RunPaths]:
         name = (kept_at.rstrip("/") or folder.name).rpartition("/")[2]
         return {as_unicode(name): RunPaths(folder, kept_at)}
     try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir())
+        names = sorted(os.listdir(folder))
     except OSError:
         return {}
     runs = {name: RunPaths(folder / name, kept_at and f"{kept_at}/{name}") for name in names}

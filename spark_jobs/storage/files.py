@@ -158,7 +158,7 @@ class LocalFiles:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 with _unless_gone():
                     there = location.at(entry.path)
-                    found.append(_status(there, entry.stat(), is_link=entry.is_symlink()))
+                    found.append(_status(there, _stat(entry), is_link=entry.is_symlink()))
         return found
 
     def names(self, location: Location) -> list[str]:
@@ -322,6 +322,17 @@ def _status(location: Location, found: os.stat_result, *, is_link: bool) -> File
         is_link=is_link,
         modified=found.st_mtime,
     )
+
+
+def _stat(entry: os.DirEntry[str]) -> os.stat_result:
+    """Return the status of what an entry leads to; its own where we may not know the other.
+
+    So a link into a folder of another user does not hide the other entries.
+    """
+    try:
+        return entry.stat()
+    except PermissionError:
+        return entry.stat(follow_symlinks=False)
 
 
 @contextlib.contextmanager

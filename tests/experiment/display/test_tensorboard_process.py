@@ -75,6 +75,7 @@ def shared_folder():
             path.chmod(0o755)
         private = make_run(Path(folder), name="another")  # which is read first
         private.chmod(0o000)
+        (Path(folder) / "a link").symlink_to(private / "trials")
         (Path(folder) / "no folder").touch()
         user = os.geteuid()
         if user == 0:

@@ -5,6 +5,7 @@ import io
 import os
 import socket
 import stat
+import tempfile
 import traceback
 from pathlib import Path
 from typing import ClassVar
@@ -55,6 +56,28 @@ class TestLocalFiles(WritableFilesContract):
         put(below("b"), b"1")
         os.symlink("nowhere", below("a").path)
         assert [status.location for status in files.listdir(folder)] == [below("b")]
+
+
+def test_a_link_into_a_folder_of_another_user_hides_no_other_file():
+    files = LocalFiles()
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder)
+        top.chmod(0o755)
+        (top / "private").mkdir(mode=0o000)
+        (top / "a").symlink_to("private/a")
+        (top / "b").touch()
+        user = os.geteuid()
+        if user == 0:  # root may follow any link
+            os.seteuid(65_534)
+        try:
+            link, *others = files.listdir(Location.parse(folder))
+            with pytest.raises(PermissionError):
+                files.read(link, bytearray().extend)
+        finally:
+            os.seteuid(user)
+            (top / "private").chmod(0o700)
+    assert [status.location.name for status in others] == ["b", "private"]
+    assert not link.is_folder
 
 
 @pytest.mark.parametrize("read", [1, 2])
