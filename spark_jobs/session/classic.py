@@ -374,7 +374,8 @@ class ClassicSession(Session):
         for prefix in hadoop_settings.PREFIXES:
             found = json.loads(mapper.writeValueAsString(conf.getPropsWithPrefix(prefix)))
             values |= {prefix + name: value for name, value in found.items()}
-        known = {name: str(value) for name, value in values.items() if value is not None}
+        # Trimmed as by Hadoop: in a formatted file a value may have a line of its own.
+        known = {name: str(value).strip() for name, value in values.items() if value is not None}
         settings = hadoop_settings.HadoopSettings(known, self._hadoop_user)
         more = self.setting("spark.kerberos.access.hadoopFileSystems") or ""
         kept = vars(self._context).setdefault("_experiment_tokens", KnownTokens())

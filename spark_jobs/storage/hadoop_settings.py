@@ -24,6 +24,7 @@ from spark_jobs.storage.locations import Location
 _HTTP = ("http", "dfs.namenode.http-address", 9870)
 _HTTPS = ("https", "dfs.namenode.https-address", 9871)
 _RPC_PORT = 8020
+_EXPANSIONS = 20  # of a value at most, as of Hadoop
 _EVERYWHERE = ("", "0.0.0.0", "[::]")  # noqa: S104  # read, not listened on
 
 EXACT = (
@@ -73,7 +74,9 @@ class HadoopSettings(msgspec.Struct, frozen=True):
 
         The user is HADOOP_USER_NAME, else the operating system's user.
         """
-        values = {name: _expanded(value, found) for name, value in found.items() if _counts(name)}
+        whole = {name: _expanded(value, found) for name, value in found.items() if _counts(name)}
+        # Trimmed as by Hadoop: in a formatted file a value may have a line of its own.
+        values = {name: value.strip() for name, value in whole.items()}
         return cls(values, os.environ.get("HADOOP_USER_NAME") or _system_user())
 
     def __repr__(self) -> str:
@@ -240,4 +243,9 @@ def _properties(file: Path) -> dict[str, str]:
 
 def _expanded(value: str, properties: Mapping[str, str]) -> str:
     """Return a value with "${name}" replaced by that property's value, as Hadoop does."""
-    return re.sub(r"\$\{([^${}]+)\}", lambda found: properties.get(found[1], found[0]), value)
+    for _ in range(_EXPANSIONS):  # a property may name others, or itself
+        before = value
+        value = re.sub(r"\$\{([^${}]+)\}", lambda found: properties.get(found[1], found[0]), before)
+        if value == before:
+            break
+    return value

@@ -348,7 +348,7 @@ def test_a_new_jvm_has_the_addresses_of_hdfs_site_xml(tmp_path):
     """Hadoop reads the file only once something in the JVM uses HDFS."""
     addresses = {
         "core-site.xml": ("fs.defaultFS", "hdfs://namenode.invalid:8020"),
-        "hdfs-site.xml": ("dfs.namenode.http-address", "namenode.invalid:9999"),
+        "hdfs-site.xml": ("dfs.namenode.http-address", "\n  namenode.invalid:9999\n"),
     }
     for file, (name, value) in addresses.items():
         text = f"<property><name>{name}</name><value>{value}</value></property>"

@@ -342,7 +342,12 @@ class WebFileSystem(MemoryFileSystem):
         return {"server": Location.parse(url).authority}
 
     def info(self, path, **options):
-        named = {"name": path, "size": self.size, "type": "file", "ETag": f"{path} of {self.server}"}
+        named = {
+            "name": path,
+            "size": self.size,
+            "type": "file",
+            "ETag": f"{path} of {self.server}",
+        }
         return named | self.details
 
     def ukey(self, path):

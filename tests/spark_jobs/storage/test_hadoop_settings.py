@@ -246,6 +246,22 @@ def test_a_value_may_name_another_property(configured):
     assert HadoopSettings.of_files().values == {"fs.defaultFS": "hdfs://nn:${port}"}
 
 
+def test_a_property_that_a_value_names_may_name_another_one(configured):
+    write(configured, "core-site.xml", fs_defaultFS="hdfs://${nn}", nn="${host}.net", host="a")
+    assert HadoopSettings.of_files().values == {"fs.defaultFS": "hdfs://a.net"}
+
+
+@pytest.mark.parametrize("value", ["${fs.defaultFS}", "x${fs.defaultFS}"])
+def test_a_property_that_names_itself_has_an_end(value):
+    found = HadoopSettings.of_client({"fs.defaultFS": value}).values["fs.defaultFS"]
+    assert found.endswith("${fs.defaultFS}")
+
+
+def test_settings_of_a_client_are_trimmed():
+    found = HadoopSettings.of_client({"fs.defaultFS": "\n  hdfs://nn:8020\n"}).values
+    assert found == {"fs.defaultFS": "hdfs://nn:8020"}
+
+
 def test_missing_files_are_an_empty_configuration(configured, monkeypatch):
     assert HadoopSettings.of_files().values == {}
     monkeypatch.setenv("HADOOP_CONF_DIR", str(configured / "missing"))
