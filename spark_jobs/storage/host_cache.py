@@ -210,6 +210,7 @@ class HostCache:
             if written > size:
                 self._make_room(written, built.parent)
             with _blamed_on_the_host():
+                part.chmod(0o400)  # a trial that wrote to it would change the data of all others
                 part.replace(built)
         except BaseException:
             shutil.rmtree(built.parent, ignore_errors=True)

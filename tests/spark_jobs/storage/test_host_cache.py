@@ -200,7 +200,7 @@ def test_a_copy_has_the_name_and_the_content_of_the_file(cache, files, folder):
 
 def test_copies_are_for_their_owner_only(cache, files, folder):
     copy = fetch(cache, files, file())
-    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o400
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
 
