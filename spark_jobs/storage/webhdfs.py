@@ -98,6 +98,7 @@ class WebHdfs:
     ) -> None:
         urls = settings.namenodes(location)
         self._where = " or ".join(urls)
+        self._namenodes = {urlsplit(url).netloc.lower() for url in urls}
         self._user = settings.user
         self._patience = patience
         self._silent = True  # until the warning that HDFS does not answer
@@ -255,7 +256,7 @@ class WebHdfs:
         try:
             answer = call_again(
                 call,
-                after=_is_transient,
+                after=self._is_transient,
                 outage=self._patience,
                 pause=0.1,
                 longest_pause=_LONGEST_PAUSE,
@@ -267,6 +268,8 @@ class WebHdfs:
             raise self._refused(location, error) from None
         except requests.exceptions.InvalidURL as error:
             raise self._unreachable(location, error) from None
+        except UnicodeEncodeError:
+            raise OSError(f"{str(location)!a}: a name that UTF-8 cannot hold") from None
         except (ValueError, LookupError, TypeError):  # for unexpected answers
             raise OSError(
                 f"{location}: the server at {self._where} is no WebHDFS; is the address right?"
@@ -283,14 +286,14 @@ class WebHdfs:
             self._silent = False
             _LOGGER.warning(
                 "%s does not answer (%s); retrying for %g s",
-                self._where,
+                self._datanode(error) or self._where,
                 _root_cause(error),
                 self._patience,
             )
 
     def _refused(self, location: Location, error: hdfs.HdfsError) -> OSError:
         text = without_token(str(error).split("\n")[0][:300])  # a Java stack trace may follow
-        if _is_transient(error):
+        if self._is_transient(error):
             return StoreUnavailable(f"{location}: HDFS failed for {self._patience:g} s: {text}")
         who = f"as user {self._user or 'nobody'} at {self._where}"
         if error.exception == "FileNotFoundException":
@@ -311,11 +314,28 @@ class WebHdfs:
     def _unreachable(self, location: Location, error: Exception) -> OSError:
         """Return a StoreUnavailable if HDFS may answer later, else an OSError."""
         reason = _root_cause(error)
-        kind = StoreUnavailable if _is_transient(error) else OSError
+        kind = StoreUnavailable if self._is_transient(error) else OSError
+        if datanode := self._datanode(error):
+            return kind(
+                f"{location}: no answer from {datanode} within {self._patience:g} s ({reason}); "
+                f"can this host reach it? {self._where} has named it"
+            )
         return kind(
             f"{location}: no WebHDFS at {self._where} within {self._patience:g} s "
             f"({reason}); is the address right, and does the NameNode run?"
         )
+
+    def _is_transient(self, error: BaseException) -> bool:
+        if _root_cause(error).startswith("Name or service not known"):
+            # A wrong address, if there is no other. The name of a DataNode or a NameNode that has
+            # died may be gone, too.
+            return bool(self._datanode(error)) or len(self._namenodes) > 1
+        return _is_transient(error)
+
+    def _datanode(self, error: BaseException) -> str:
+        """Return the DataNode that a failed request went to; '' for a NameNode, or if unknown."""
+        server = _server(error)
+        return "" if not server or server in self._namenodes else f"the DataNode {server}"
 
 
 class _Sent(threading.local):
@@ -351,9 +371,14 @@ class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
         return answer
 
 
+def _server(error: BaseException) -> str:
+    """Return the host and port that a failed request went to; '' if unknown."""
+    request = getattr(error, "request", None)
+    return "" if request is None else urlsplit(str(request.url)).netloc.lower()
+
+
 def _untrusted(location: Location, error: requests.exceptions.SSLError) -> OSError:
-    address = "" if error.request is None else str(error.request.url)
-    server = urlsplit(address).netloc or "the cluster"
+    server = _server(error) or "the cluster"
     cause = _root_cause(error)
     advice = "set REQUESTS_CA_BUNDLE, on executors too, to a file with the signer's certificate"
     if any(words in cause for words in _OUT_OF_TIME):
@@ -391,8 +416,6 @@ def _is_transient(error: BaseException) -> bool:
         return False
     if isinstance(error, requests.exceptions.SSLError):
         return "EOF" in _root_cause(error)  # from a server that was terminated
-    if _root_cause(error).startswith("Name or service not known"):
-        return False
     return isinstance(
         error,
         requests.ConnectionError

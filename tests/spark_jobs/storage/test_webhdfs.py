@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import http.server
+import io
 import itertools
 import json
 import os
@@ -19,7 +20,7 @@ import requests
 import tenacity
 
 from spark_jobs.storage import webhdfs
-from spark_jobs.storage.files import check_writable
+from spark_jobs.storage.files import FileStatus, StoreUnavailable, check_writable
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
@@ -350,6 +351,80 @@ def test_a_rename_whose_answer_one_namenode_lost_is_found_by_the_other(renamed, 
         ("nn2:9870", "RENAME"),
         ("nn2:9870", "GETFILESTATUS"),
     ]
+
+
+def no_answer(url, reason):
+    """Return the error of a request that reaches no server."""
+    error = requests.ConnectionError(request=requests.Request("GET", url).prepare())
+    error.__cause__ = reason
+    return error
+
+
+class LosesSome:
+    """A session to HDFS in which the first requests reach no server.
+
+    Args:
+        lost: The server that each of them goes to: a NameNode, or a DataNode that it names.
+        reason: Why.
+    """
+
+    def __init__(self, lost, reason):
+        self._lost, self._reason = list(lost), reason
+
+    def request(self, method, url, *, params, **options):
+        if self._lost:
+            raise no_answer(f"http://{self._lost.pop(0)}/webhdfs/v1/a", self._reason)
+        if params["op"] == "OPEN":
+            found = answer(200, {})
+            found._content, found.raw = False, io.BytesIO(b"hello")
+            return found
+        return answer(200, {"FileStatus": {"type": "FILE", "length": 5, "modificationTime": 1}})
+
+
+UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+REFUSED = ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize("reason", [UNKNOWN, REFUSED], ids=["unknown", "refused"])
+def test_a_read_continues_from_another_datanode_though_the_name_of_one_is_gone(reason):
+    """On Kubernetes the name of a pod ends with the pod."""
+    location = Location.parse("webhdfs://nn/a")
+    files = WebHdfs(location, HadoopSettings(), patience=5)
+    files._client._session = LosesSome(["dn1:9864"], reason)
+    content = bytearray()
+    files.read(
+        FileStatus(location=location, length=5, version="1", is_folder=False), content.extend
+    )
+    assert content == b"hello"
+
+
+def test_the_other_namenode_is_waited_for_though_the_name_of_one_is_gone():
+    location = Location("hdfs", "ns", "/a")
+    files = WebHdfs(location, HadoopSettings(TWO_NAMENODES), patience=5)
+    files._client._session = LosesSome(["nn1:9870", "nn2:9870"], UNKNOWN)
+    assert files.status(location).length == 5
+
+
+@pytest.mark.parametrize("reason", [UNKNOWN, REFUSED], ids=["unknown", "refused"])
+def test_a_datanode_that_cannot_be_reached_is_named(reason):
+    location = Location.parse("webhdfs://nn/a")
+    files = WebHdfs(location, HadoopSettings(), patience=0)
+    files._client._session = LosesSome(["DN1:9864"] * 100, reason)
+    error, message = refusal(lambda: files.status(location))
+    assert isinstance(error, StoreUnavailable)
+    assert message == (
+        f"webhdfs://nn/a: no answer from the DataNode dn1:9864 within 0 s ({reason.strerror}); "
+        "can this host reach it? http://nn:9870 has named it"
+    )
+
+
+def test_a_name_that_is_not_text_is_an_error_that_says_so():
+    location = Location("webhdfs", "nn", "/caf\udce9")
+    files = WebHdfs(location, HadoopSettings(), patience=0)
+    with pytest.raises(
+        OSError, match=r"^'webhdfs://nn/caf\\udce9': a name that UTF-8 cannot hold$"
+    ):
+        files.status(location)
 
 
 class Gateway:
