@@ -24,8 +24,9 @@ from spark_jobs.run_folder.listing import (
     files_below,
     unit_of,
 )
-from spark_jobs.run_folder.paths import CHECKPOINT, only_grows
-from spark_jobs.storage.files import CHANGED, PART, WritableFiles
+from spark_jobs.run_folder.paths import only_grows
+from spark_jobs.run_folder.renames import PARTS, Renames
+from spark_jobs.storage.files import CHANGED, WritableFiles
 from spark_jobs.storage.local_files import Look, look_of, open_regular
 from spark_jobs.storage.locations import Location
 from spark_jobs.threads import start_thread
@@ -34,7 +35,6 @@ _PIECE = 16 << 20  # maximum bytes of an append
 _CHANGES = 4  # rounds in a row in which a file may change before it is uploaded nevertheless
 _LISTS = 5  # of the folder for checkpoints in one round, while it changes
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
-_PARTS = f"{PART}{CHECKPOINT}"  # remote folder of checkpoints that do not have their names yet
 
 T = TypeVar("T")
 
@@ -45,9 +45,10 @@ class Uploader:
     Append-only files (logs, event files, journals) are appended to; any other file is uploaded
     whole, once it has not changed for a round, or has changed in several in a row, and unless it
     changes meanwhile. The files of the folder for checkpoints get their names together, once all of
-    them are sent: a part of them must not pass for the last checkpoint. Files that are removed here
-    are removed there. Links and special files are not uploaded: they may lead out of the folder. A
-    link among checkpoints that leads to another checkpoint is uploaded as a copy of it.
+    them are sent: a part of them must not pass for the last checkpoint, also if this host is lost
+    meanwhile, see `renames`. Files that are removed here are removed there. Links and special files
+    are not uploaded: they may lead out of the folder. A link among checkpoints that leads to
+    another checkpoint is uploaded as a copy of it.
 
     Args:
         files: The store to upload to; used by one thread at a time.
@@ -80,9 +81,9 @@ class Uploader:
         self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
         self._refused: dict[str, tuple[Look, OSError]] = {}  # whole files, and why
-        # Where checkpoints are sent to; what has been sent and has no name yet.
-        self._parts: dict[str, Location] = {}
-        self._sent: dict[str, Look] = {}
+        self._renames = Renames(files, target)
+        self._sent: dict[str, Look] = {}  # checkpoints that have no name yet
+        self._listed: dict[str, Look] = {}  # those that are getting their names
         self.trouble: str | None = None
         self._round = threading.Lock()
         self._closing = threading.Event()
@@ -118,6 +119,9 @@ class Uploader:
             found, unlisted = files_below(self._source)
             refused = [] if unlisted is None else [unlisted]
             self._count_changes(found)
+            if self._listed and not self._closing.is_set():
+                with _collected(refused):
+                    self._name_listed()
             self._make_way(found)
             self._make_folder("")
             checkpoints = None
@@ -174,6 +178,8 @@ class Uploader:
         Returns:
             The files of the folder, if all of them are there; until then, none of them is removed.
         """
+        if self._listed:  # parts that are sent now would be taken for those on the list
+            return None
         checkpoints = checkpoints_in(found)
         changed = self._changed(checkpoints)
         quiet = CHECKPOINTS not in self._changes
@@ -197,7 +203,6 @@ class Uploader:
             if any(itertools.starmap(self._why_refused, now.items())):  # as above a quota
                 self._remove_parts()  # they take up room for other files
             raise
-        self._remove_parts()
         return sent
 
     def _send_all(self, checkpoints: dict[str, Look], *, quiet: bool) -> dict[str, Look] | None:
@@ -232,11 +237,10 @@ class Uploader:
 
     def _send(self, name: str, look: Look) -> None:
         """Send a checkpoint, which gets its name later, if the store does not refuse the name."""
-        part = self._target.below(f"{_PARTS}/{len(self._parts)}-{PurePosixPath(name).name}")
         self._sent.pop(name, None)
         with self._noted(name, look):
-            self._make_folder(_PARTS)
-            self._write_whole(name, look, self._parts.setdefault(name, part))
+            self._make_folder(PARTS)
+            self._write_whole(name, look, self._renames.part_of(name))
         if not self._is_still(name, look):  # a file in its place may have been sent
             raise OSError(f"{self._source / name}: {CHANGED}")
         self._sent[name] = look
@@ -246,20 +250,33 @@ class Uploader:
         for name, look in sent:
             with self._noted(name, look):
                 self._make_folder(_parent(name))
-        for name, look in sent:
-            self._there.add(name)
-            del self._sent[name]  # its part may be gone even if there is no answer
-            with self._noted(name, look):
-                self._files.rename(self._parts[name], self._target.below(name))
-            self._uploaded[name] = look
+        self._listed = dict(sent)
+        self._name_listed()
+
+    def _name_listed(self) -> None:
+        """Move checkpoints to their places by a list, which an earlier round may have begun."""
+        try:
+            for name, look in self._listed.items():
+                if self._uploaded.get(name) != look:
+                    self._there.add(name)
+                    with self._noted(name, look):
+                        self._renames.write_list(self._listed)
+                        self._renames.move(name)
+                    self._uploaded[name] = look
+        except ConnectionError:
+            raise
+        except OSError:
+            self._remove_parts()
+            raise
+        self._remove_parts()
 
     def _remove_parts(self) -> None:
-        if _PARTS in self._folders_there:
-            self._folders.discard(_PARTS)  # also if there is no answer
+        if PARTS in self._folders_there:
+            self._folders.discard(PARTS)  # also if there is no answer
             self._sent.clear()
-            self._files.remove(self._target.below(_PARTS))
-            self._folders_there.discard(_PARTS)
-            self._parts.clear()
+            self._renames.remove()
+            self._folders_there.discard(PARTS)
+            self._listed.clear()
 
     def _is_still(self, name: str, look: Look) -> bool:
         try:

@@ -20,6 +20,7 @@ from spark_jobs.retrying import call_again
 from spark_jobs.run_folder.listing import files_below, links_below, make_links
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS, TRIAL, attempt_name, attempts_in
+from spark_jobs.run_folder.renames import finish_renames
 from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
 from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.storage.files import PART, Files, FileStatus, WritableFiles
@@ -214,6 +215,7 @@ def hand_on_checkpoint(
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if name in own and _is_of_another(files, trials.below(name), attempt):
                 continue
+            finish_renames(files, trials.below(name))
             if files.listdir(source):
                 part = to.with_name(f"{PART}{to.name}")  # a part must not pass for the whole
                 shutil.rmtree(part, ignore_errors=True)

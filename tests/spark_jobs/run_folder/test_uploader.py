@@ -19,6 +19,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from spark_jobs.run_folder.renames import LIST, PARTS, finish_renames
 from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.storage.files import LocalFiles, pieces
 from spark_jobs.storage.hadoop_settings import HadoopSettings
@@ -59,8 +60,11 @@ class Watched:
         self.files.close()
 
     def named(self, *methods):
-        """Return the files' names in the calls of these methods, and clear all calls."""
-        found = [name for method, name, _ in self.calls if method in methods]
+        """Return the files' names in the calls of these methods, and clear all calls.
+
+        Without the list of renames, which is none of the files.
+        """
+        found = [name for method, name, _ in self.calls if method in methods and name != LIST]
         self.calls.clear()
         return found
 
@@ -274,6 +278,42 @@ class TestCheckpoints:
         assert tree(target) == tree(source) == self.NEW
         assert not list(target.glob(".part-*"))
 
+    @pytest.mark.parametrize("way", ["failing", "losing"])
+    def test_a_host_that_is_lost_at_any_moment_leaves_a_whole_checkpoint(
+        self, files, source, tmp_path, save, way
+    ):
+        """The store answers some calls of a round, then some of the next round, then no more."""
+        newest = dict.fromkeys(self.NEW, b"newest")
+
+        def upload(uploader, calls):
+            left = itertools.count(calls, -1)
+
+            def fail(method, name):
+                if next(left) <= 0:
+                    raise ConnectionError("no answer")
+
+            setattr(files, way, fail)
+            with contextlib.suppress(ConnectionError):
+                uploader.upload()
+            setattr(files, way, lambda method, name: None)
+
+        found = []
+        for first, second in itertools.product(range(12), repeat=2):
+            target = tmp_path / f"target {first} {second}"
+            uploader = Uploader(files, source, Location.parse(target))
+            save(self.OLD)
+            uploader.upload()
+            save(self.NEW)
+            upload(uploader, first)
+            save(newest)
+            upload(uploader, second)
+            finish_renames(LocalFiles(), Location.parse(target))
+            visible = {n: d for n, d in tree(target).items() if not n.startswith(PARTS)}
+            assert visible in (self.OLD, self.NEW, newest), (first, second)
+            found.append(visible)
+        assert (found[0], found[-1]) == (self.OLD, newest)
+        assert self.NEW in found
+
     def test_a_part_is_sent_once_where_the_store_does_not_answer_for_the_next(
         self, uploader, files, source, target, save, fail_at
     ):
@@ -374,8 +414,8 @@ class TestCheckpoints:
         fail_at(0, lambda: save({"checkpoint/6/data": b"6"}))
         files.calls.clear()
         uploader.upload(everything=False)
-        calls = [method for method, *_ in files.calls if method in ("write", "rename")]
-        assert calls == ["write", "write", "rename", "rename"]
+        calls = [call for call in files.calls if call[0] in ("write", "rename") and call[1] != LIST]
+        assert [method for method, *_ in calls] == ["write", "write", "rename", "rename"]
         assert tree(target) == tree(source)
 
     def test_a_checkpoint_to_which_files_are_saved_again_and_again_does_not_get_its_names(

@@ -24,6 +24,7 @@ from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, encode
 from spark_jobs.run_folder import writing
 from spark_jobs.run_folder.paths import attempt_name
+from spark_jobs.run_folder.renames import LIST, PARTS
 from spark_jobs.run_folder.scratch import remove_left
 from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
@@ -742,3 +743,32 @@ def test_an_incomplete_checkpoint_is_ignored(tmp_path):
     files.left = 5
     hand_on_checkpoint(files, root, Attempt(Trial(3, {}), 2), to)
     assert {path.name for path in to.iterdir()} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ('{"0-b": "checkpoint/b"}', {"a": b"new", "b": b"new"}),
+        ('{"0-b": "checkpoint/b", "1-a": "checkpoint/a"}', {"a": b"new", "b": b"new"}),  # moved
+        ('{"0-b": "checkpoint/../../../stolen"}', {"a": b"new", "b": b"old"}),
+        ('{"0-b": "beside"}', {"a": b"new", "b": b"old"}),
+        ('{"../trial.json": "checkpoint/b"}', {"a": b"new", "b": b"old"}),
+        ("[1]", {"a": b"new", "b": b"old"}),
+        ("{", {"a": b"new", "b": b"old"}),
+    ],
+)
+def test_the_renames_that_a_lost_host_has_begun_are_finished(tmp_path, names, expected):
+    attempt = tmp_path / attempt_name(3, 1)
+    for name, content in {
+        "checkpoint/a": "new",
+        "checkpoint/b": "old",
+        f"{PARTS}/0-b": "new",
+        f"{PARTS}/{LIST}": names,
+    }.items():
+        path = attempt / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    to = tmp_path / "checkpoint"
+    hand_on_checkpoint(LocalFiles(), Location.parse(tmp_path), Attempt(Trial(3, {}), 2), to)
+    assert tree(to) == expected
+    assert not (tmp_path / "stolen").exists()
