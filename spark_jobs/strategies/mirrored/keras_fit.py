@@ -133,16 +133,22 @@ def _build_from_own_part(trainer: ModuleType, strategy: Any) -> Correction:
     """Build a model from this worker's part of a batch, as types and shapes are all it needs.
 
     Keras averages the batches of all workers, and TensorFlow cannot average each type of data. And
-    it takes a batch out of a generator, which yields no batch twice.
+    it takes a batch out of a generator, which yields no batch twice, or out of the queue of a
+    `PyDataset`, where all later epochs would begin one batch late.
     """
+    from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
     original = trainer.TensorFlowTrainer._maybe_symbolic_build
 
     @functools.wraps(original)
     def maybe_symbolic_build(model: Any, iterator: Any = None, data_batch: Any = None) -> Any:
         if iterator is None or model._distribute_strategy is None:
             return original(model, iterator=iterator, data_batch=data_batch)
-        if first_batches := getattr(iterator.data_adapter, "_first_batches", None):
+        adapter = iterator.data_adapter
+        if first_batches := getattr(adapter, "_first_batches", None):
             return original(model, data_batch=first_batches[0])
+        if isinstance(adapter, PyDatasetAdapter):
+            return original(model, data_batch=adapter._standardize_batch(adapter.py_dataset[0]))
         *_, batches = next(iter(iterator))  # two items before Keras 3.11, else three
         own = trainer.tree.map_structure(
             lambda value: strategy.experimental_local_results(value)[0], next(batches)

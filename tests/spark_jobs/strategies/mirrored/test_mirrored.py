@@ -125,6 +125,15 @@ def test_data_of_any_length_is_trained_on_to_its_end(gangs, kind, steps):
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_an_epoch_has_each_batch_of_a_pydataset_once(gangs):
+    for found in both(gangs, functions.batches_of_a_pydataset):
+        for name, epochs in found.items():
+            batches = epochs if "shuffle=False" in name else map(sorted, epochs)
+            assert list(batches) == [[1, 2, 4, 8, 16, 32]] * 2, name
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_an_epoch_of_all_workers_has_each_sample_once_and_another_order_than_the_last(gangs):
     first, second = gangs.values(functions.seen_in_epochs, 2)
     for own, others in zip(first, second, strict=True):

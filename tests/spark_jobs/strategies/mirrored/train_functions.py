@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -245,6 +246,42 @@ def trained_on_dataset(worker: Worker, kind: str) -> dict[str, Any]:
         epochs = 1 if kind == "generator" else 2
         model.fit(dataset, epochs=epochs, verbose=0, callbacks=[counted])
         return {"steps": counted.steps, "weights": model.get_weights()}
+
+
+def batches_of_a_pydataset(worker: Worker) -> dict[str, list[list[int]]]:
+    """Return the numbers of the batches that each of two epochs has trained on, in order."""
+    with worker.mirrored():
+        import keras
+
+        class Numbers(keras.utils.PyDataset):
+            def __len__(self) -> int:
+                return 6
+
+            def __getitem__(self, index: int) -> Any:
+                return np.full((4, 1), 2.0**index, "float32"), np.zeros((4, 1), "float32")
+
+        class Seen(keras.callbacks.Callback):
+            def __init__(self) -> None:
+                super().__init__()
+                self.sums: list[list[int]] = []
+
+            def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+                self.sums.append([0])
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                self.sums[-1].append(round(logs["loss"] * (batch + 1)))  # of the epoch's means
+
+        found = {}
+        for workers, shuffle in itertools.product((1, 2), (False, True)):
+            layer = keras.layers.Dense(1, kernel_initializer="ones")
+            model = keras.Sequential([keras.layers.Input((1,)), layer])
+            model.compile(keras.optimizers.SGD(0.0), keras.losses.MeanAbsoluteError())
+            seen = Seen()
+            data = Numbers(workers=workers)
+            model.fit(data, epochs=2, shuffle=shuffle, verbose=0, callbacks=[seen])
+            batches = [np.diff(sums).tolist() for sums in seen.sums]
+            found[f"workers={workers}, shuffle={shuffle}"] = batches
+        return found
 
 
 def seen_in_epochs(worker: Worker) -> list[list[int]]:
