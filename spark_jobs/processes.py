@@ -69,3 +69,11 @@ def import_guessed(names: tuple[str, ...]) -> None:
     for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal; 'unknown' for one without a name, such as a real-time signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from experiment.large_batches.measuring import Done, Problem, Speed, Work, doubl
 from experiment.large_batches.samples import Samples
 from search.checks import check_integer, check_number, plain
 from search.errors import InvalidArgument, one_line, shown
+from spark_jobs.processes import signal_name
 from spark_jobs.trial import context
 from spark_jobs.trial.memory import out_of_memory
 from spark_jobs.trial.memory.gpu_share import GpuShare
@@ -125,6 +125,8 @@ def auto_batch_size(
     samples = Samples(data)
     least, most = plain(least), samples.number if most is None else plain(most)
     check_integer("least", least, 1)
+    if least > samples.number:
+        raise InvalidArgument("least", f"at most {samples.number}, the samples", str(least))
     check_integer("most", most, least)
     if most > samples.number:
         raise InvalidArgument("most", f"at most {samples.number}, the samples", str(most))
@@ -245,7 +247,7 @@ def _death(code: int, log: IO[bytes], kills: int) -> Problem:
     log.seek(0)
     text = log.read().decode("utf-8", "replace")
     words = " ".join(text.split())[-_LAST_WORDS:]
-    how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+    how = f"signal {-code} ({signal_name(-code)})" if code < 0 else f"exit code {code}"
     by_memory = out_of_memory.ended_by_memory(
         code, Path(log.name), kills=kills, limited=out_of_memory.is_limited()
     )

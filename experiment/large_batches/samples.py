@@ -60,7 +60,8 @@ def _of_each(part: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(part, Mapping):
         return {name: _of_each(value, function) for name, value in part.items()}
     if isinstance(part, tuple | list):
-        return type(part)(_of_each(value, function) for value in part)
+        values = [_of_each(value, function) for value in part]
+        return type(part)(*values) if hasattr(part, "_fields") else type(part)(values)
     return function(part)
 
 

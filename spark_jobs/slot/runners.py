@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from spark_jobs.messages import (
     Attempt,
     Report,
 )
-from spark_jobs.processes import set_environment
+from spark_jobs.processes import set_environment, signal_name
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.run_folder.scratch import remove_left, temporary_folder
 from spark_jobs.slot.driver_watch import Abandoned
@@ -368,7 +367,7 @@ def _failed(trial: int, ended: Ended, timeout: float | None) -> Outcome:
         message = f"ended at the time limit of {timeout:g} s"
         return Outcome.failed(trial, "time", message, seconds=ended.seconds)
     if ended.exit < 0:
-        message = f"signal {-ended.exit} ({_signal_name(-ended.exit)})"
+        message = f"signal {-ended.exit} ({signal_name(-ended.exit)})"
     else:
         message = f"exit {ended.exit}"
     message += " before it returned"
@@ -376,10 +375,3 @@ def _failed(trial: int, ended: Ended, timeout: float | None) -> Outcome:
         message += f", out of memory; {ended.memory}"
         return Outcome.failed(trial, "memory", message, seconds=ended.seconds)
     return Outcome.failed(trial, "exit", message, seconds=ended.seconds)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"

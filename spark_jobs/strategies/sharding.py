@@ -43,7 +43,11 @@ def _part(name: str, data: Any, items: slice, lengths: dict[int, str]) -> Any:
     if isinstance(data, list) or _is_array(data):
         # Not len() of both: sparse matrices of SciPy have none.
         lengths.setdefault(data.shape[0] if _is_array(data) else len(data), name)
-        return data.iloc[items] if hasattr(data, "iloc") else data[items]
+        try:
+            return data.iloc[items] if hasattr(data, "iloc") else data[items]
+        except TypeError:
+            hint = "convert it first, such as a sparse matrix by .tocsr()"
+            raise InvalidArgument(name, "an array with rows to choose", shown(data), hint) from None
     raise InvalidArgument(
         name, "an array, a list, a tf.data.Dataset, or a dict or tuple of these", shown(data)
     )

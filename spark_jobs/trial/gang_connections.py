@@ -6,6 +6,7 @@ Both are made before the train function runs.
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,10 @@ from spark_jobs.strategies.in_step.ports import port_taken
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
+    from spark_jobs.communicator.membership import Membership
     from spark_jobs.strategies.settings import Strategy
+
+_OF_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
 
 NEEDED = ("spark_jobs.communicator.communicator", "spark_jobs.strategies.entering")
 """The modules that trials on several slots need, and others do not."""
@@ -60,11 +64,19 @@ def connected(
         return connect(membership, bound(membership.members[gang.rank]), limit=limit)
     except GangBroken as error:
         raise NotConnected(str(error), unreached=error.rank != gang.rank) from None
-    except RuntimeError as error:  # this host is at its limit of processes, which counts threads
-        own = membership.name(gang.rank)
-        raise NotConnected(f"{own} cannot connect ({error})", unreached=False) from None
     except OSError as error:
-        raise port_taken(f"worker {gang.rank}", membership.members[gang.rank], error) from None
+        if error.errno in _OF_ADDRESS:
+            address = membership.members[gang.rank]
+            raise port_taken(f"worker {gang.rank}", address, error) from None
+        raise _unable(membership, error.strerror) from None  # as without file descriptors
+    except RuntimeError as error:  # this host is at its limit of processes, which counts threads
+        raise _unable(membership, error) from None
+
+
+def _unable(membership: Membership, why: object) -> NotConnected:
+    return NotConnected(
+        f"{membership.name(membership.rank)} cannot connect ({why})", unreached=False
+    )
 
 
 def training_with(

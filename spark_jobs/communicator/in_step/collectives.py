@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from search.checks import plain
 from search.errors import ExperimentError, InvalidArgument, shown
 from spark_jobs.communicator.arrays import Array, Flat, read_array, type_of
 from spark_jobs.communicator.connection import framed
@@ -57,6 +58,7 @@ class Collectives:
         """See `Communicator.all_reduce`."""
         read, size = _read(arrays), self._membership.size
         _check(op, read)
+        rings = plain(rings)
         _check_rings(rings, size)
         _check_compression(compress, read)
         wide = compress is not None or op == "mean"  # 16 bits may hold a mean, and not its sum
@@ -81,8 +83,9 @@ class Collectives:
     def broadcast(self, arrays: Sequence[npt.ArrayLike], root: int) -> list[Array]:
         """See `Communicator.broadcast`."""
         size = self._membership.size
-        if root not in range(size):
-            raise InvalidArgument("root", f"a rank from 0 to {size - 1}", repr(root))
+        root = plain(root)
+        if not isinstance(root, int) or root not in range(size):
+            raise InvalidArgument("root", f"a rank from 0 to {size - 1}", shown(root))
         read = _read(arrays)
         flat = Flat(read)
         with self._call(f"broadcast from worker {root}", read):
@@ -213,9 +216,11 @@ def _read(arrays: Sequence[npt.ArrayLike]) -> list[Array]:
     return [read_array(f"arrays[{index}]", array) for index, array in enumerate(arrays)]
 
 
-def _check(op: str, arrays: Sequence[Array]) -> None:
-    if op not in _KINDS:
-        raise InvalidArgument("op", f"one of {', '.join(map(repr, get_args(Operation)))}", repr(op))
+def _check(op: object, arrays: Sequence[Array]) -> None:
+    if not isinstance(op, str) or op not in _KINDS:
+        raise InvalidArgument(
+            "op", f"one of {', '.join(map(repr, get_args(Operation)))}", shown(op)
+        )
     for index, array in enumerate(arrays):
         if array.dtype.kind not in _KINDS[op]:
             hint = "convert them first, or use op='sum'"

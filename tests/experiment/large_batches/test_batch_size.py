@@ -207,9 +207,13 @@ def test_an_error_in_the_process_is_named_and_its_precision_is_that_of_this_one(
         keras.config.set_dtype_policy(before)
 
 
-def test_a_process_that_crashes_is_named_with_its_signal():
-    with pytest.raises(InvalidArgument, match=r"its process ended by signal 6 \(SIGABRT\)"):
-        experiment.auto_batch_size(Unpickled(os.abort), DATA)
+@pytest.mark.parametrize(("number", "name"), [(6, "SIGABRT"), (40, "unknown")])
+def test_a_process_that_crashes_is_named_with_its_signal(number, name):
+    def end():
+        os.kill(os.getpid(), number)
+
+    with pytest.raises(InvalidArgument, match=rf"its process ended by signal {number} \({name}\)"):
+        experiment.auto_batch_size(Unpickled(end), DATA)
 
 
 @pytest.mark.parametrize(("share", "limits"), [(GpuShare(0.45), [0.45]), (None, [])])
@@ -277,7 +281,7 @@ def test_what_cannot_be_sent_to_the_process_is_refused():
         ({"least": 0}, "^least: expected an integer of at least 1"),
         ({"least": 8, "most": 4}, "^most: expected an integer of at least 8, got 4"),
         ({"most": 65}, "^most: expected at most 64, the samples, got 65"),
-        ({"least": 65}, "^most: expected an integer of at least 65, got 64"),
+        ({"least": 65}, "^least: expected at most 64, the samples, got 65"),
         ({"seconds": 0}, "^seconds: expected seconds above zero"),
     ],
 )

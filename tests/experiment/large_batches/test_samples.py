@@ -1,5 +1,7 @@
 """The samples of a data set in memory."""
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,13 @@ def test_parts_may_have_weights_and_several_inputs():
     assert x["b"][1][1].tolist() == [[0, 1]]
     assert isinstance(x["b"][1], tuple)
     assert weights.tolist() == [1]
+
+
+def test_a_part_may_be_a_named_tuple():
+    named = namedtuple("named", "a b")  # as a user may have it
+    x, _ = Samples((named(X, Y), Y)).first(2)
+    assert type(x) is named
+    assert x.b.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("library", ["tensorflow", "keras"])

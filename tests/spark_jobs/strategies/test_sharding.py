@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix
+from scipy.sparse import coo_matrix, csr_matrix
 
 from search.errors import InvalidArgument
 from spark_jobs.strategies.sharding import part_of
@@ -48,6 +48,7 @@ def test_rows_of_sparse_matrices_are_divided():
         ({"x": None}, "data['x']: expected an array"),
         ((np.zeros(3), np.zeros(4)), "one length, got data[0] of 3, data[1] of 4"),
         (np.float64(1), "data: expected an array"),
+        (coo_matrix([[1, 0], [0, 2]]), "data: expected an array with rows to choose, got <"),
     ],
 )
 def test_other_data_are_refused(data, message):

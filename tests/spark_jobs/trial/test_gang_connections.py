@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -22,7 +23,7 @@ from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.messages import Attempt, Gang
 from spark_jobs.strategies.in_step.ports import PortTaken
 from spark_jobs.strategies.settings import Mirrored
-from spark_jobs.trial import trial_process
+from spark_jobs.trial import gang_connections, trial_process
 from spark_jobs.trial.context import TrialContext, entered
 from spark_jobs.trial.trial_process import Program, evaluate
 
@@ -204,6 +205,19 @@ def test_a_host_that_can_start_no_further_thread_is_the_machines_failure(tmp_pat
     assert outcome.error.kind == "machine"
     assert not outcome.error.unreached
     expected = f"worker 0 at {attempt.gang.members[0]} cannot connect (can't start new thread)"
+    assert outcome.error.message == expected
+
+
+def test_a_host_without_file_descriptors_is_no_taken_port(tmp_path, monkeypatch):
+    def bound(address):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(gang_connections, "bound", bound)
+    attempt, _ = attempts()
+    outcome = member(b"no pickle", attempt, tmp_path)
+    assert outcome.error.kind == "machine"
+    assert not outcome.error.unreached
+    expected = f"worker 0 at {attempt.gang.members[0]} cannot connect (Too many open files)"
     assert outcome.error.message == expected
 
 

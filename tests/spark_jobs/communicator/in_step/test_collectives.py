@@ -346,6 +346,11 @@ def test_after_a_failed_call_the_next_one_fails_too():
             lambda c: c.all_reduce([1.0], rings=2),
             "rings: expected 1, as there are 2 workers, got 2; ",
         ),
+        (
+            lambda c: c.all_reduce([1.0], rings=np.int64(2)),
+            "rings: expected 1, as there are 2 workers, got 2; ",
+        ),
+        (lambda c: c.all_reduce([1.0], ["mean"]), "op: expected one of 'mean', 'sum', 'min'"),
         (lambda c: c.all_reduce([1.0], rings=0), "rings: expected an integer from 1, got 0"),
         (lambda c: c.all_reduce([1.0], rings=1.0), "rings: expected an integer from 1, got 1.0"),
         (lambda c: c.all_reduce([1.0], rings=True), "rings: expected an integer from 1, got True"),
@@ -358,6 +363,10 @@ def test_after_a_failed_call_the_next_one_fails_too():
             "arrays[1]: expected floating-point numbers for compress='float16', got int64",
         ),
         (lambda c: c.broadcast([1.0], root=2), "root: expected a rank from 0 to 1, got 2"),
+        (
+            lambda c: c.broadcast([1.0], root=np.arange(2)),
+            "root: expected a rank from 0 to 1, got array([0, 1])",
+        ),
         (lambda c: c.broadcast([np.array([True])]), "arrays[0]: expected an array of numbers"),
     ],
 )
