@@ -16,7 +16,8 @@ def bare_environment(folder: Path) -> Path:
     """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    # Not a .pth file: those of the folder itself, editable installs among them, would be read.
-    code = f"import sys\nsys.path.append({sysconfig.get_path('purelib')!r})\n"
-    (packages / "sitecustomize.py").write_text(code)
+    # Python runs the line, and reads no .pth file there, such as of an editable install. It would
+    # not read a sitecustomize.py where Debian's Python has its own; venv-pack refuses a mere path.
+    code = f"import sys; sys.path.append({sysconfig.get_path('purelib')!r})\n"
+    (packages / "dependencies.pth").write_text(code)
     return folder / "bin" / "python"
