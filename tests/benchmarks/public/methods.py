@@ -201,6 +201,15 @@ def _liar(problem: SearchProblem) -> Searcher:
     return OptunaSearcher(optuna.samplers.TPESampler(constant_liar=True)).start(problem)
 
 
+def _gaussian_process(problem: SearchProblem) -> Searcher:
+    import optuna
+    import torch
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    torch.set_num_threads(1)
+    return OptunaSearcher(optuna.samplers.GPSampler()).start(problem)
+
+
 def _ngopt(problem: SearchProblem) -> Searcher:
     return NevergradSearcher("NGOpt").start(problem)
 
@@ -209,6 +218,7 @@ PARALLEL: dict[str, Parallel] = {
     DEFAULT: Parallel(SEARCHERS[DEFAULT]),
     OUR_GP: Parallel(SEARCHERS[OUR_GP], **_DEAR),
     TPE: Parallel(_liar),
+    OPTUNA_GP: Parallel(_gaussian_process, **_DEAR),
     BY_GENERATION: Parallel(_by_generation),
     NGOPT: Parallel(_ngopt),
     RANDOM: Parallel(SEARCHERS[RANDOM]),
