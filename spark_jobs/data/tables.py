@@ -25,9 +25,11 @@ def parquet(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
         columns: Columns to read. Default: all.
 
     Raises:
+        InvalidArgument: `columns` is one name, not a list of names.
         OSError: The data cannot be read, as for `local_copy`.
     """
-    return _table(local_copy(path), columns)
+    chosen = _names(columns)
+    return _table(local_copy(path), chosen)
 
 
 def in_memory(
@@ -57,19 +59,19 @@ def in_memory(
 
     Raises:
         InvalidArgument: A feature that is no `tf.io.FixedLenFeature` of a known shape, a column
-            that is no feature, or a compression for parquet files.
+            that is no feature, one name in place of a list, or a compression for parquet files.
         ValueError: A record lacks a feature, or has one of another type or shape.
         OSError: The data cannot be read, as for `local_copy`, or a file is no TFRecord file.
     """
-    chosen = None if columns is None else list(columns)
     if compression not in ((None,) if features is None else (None, "GZIP", "ZLIB")):
         expected = "None, or for features 'GZIP' or 'ZLIB'"
         raise InvalidArgument("compression", expected, shown(compression))
     if features is None:
+        chosen = _names(columns)
         return _mapped(path, ["arrow", chosen], lambda copies: _table(copies.values(), chosen))
     from spark_jobs.data import tf_examples
 
-    wanted = tf_examples.selected(features, chosen)
+    wanted = tf_examples.selected(features, columns)
     tf_examples.start_runtime()
     key = ["examples", compression, *tf_examples.specification(wanted)]
     return _mapped(path, key, lambda copies: tf_examples.parsed(copies, wanted, compression))
@@ -115,10 +117,15 @@ def _mapped(
         return pyarrow.ipc.open_file(source).read_all()
 
 
-def _table(copies: Iterable[Path], columns: Sequence[str] | None) -> pyarrow.Table:
+def _names(columns: Sequence[str] | None) -> list[str] | None:
+    if isinstance(columns, str):
+        raise InvalidArgument("columns", "a list of names", shown(columns), f"pass [{columns!r}]")
+    return None if columns is None else list(columns)
+
+
+def _table(copies: Iterable[Path], columns: list[str] | None) -> pyarrow.Table:
     import pyarrow
     import pyarrow.parquet
 
-    chosen = None if columns is None else list(columns)
-    tables = [pyarrow.parquet.read_table(copy, columns=chosen) for copy in copies]
+    tables = [pyarrow.parquet.read_table(copy, columns=columns) for copy in copies]
     return pyarrow.concat_tables(tables)

@@ -19,6 +19,13 @@ def test_parquet_files_are_one_table(folder, store):
     assert data.parquet(f"{folder}/*-1.parquet", columns=("y",)).to_pydict() == {"y": ["c"]}
 
 
+@pytest.mark.parametrize("read", [data.parquet, data.in_memory])
+def test_one_name_is_no_list_of_columns(folder, read):
+    with pytest.raises(InvalidArgument) as caught:
+        read(folder, columns="label")
+    assert str(caught.value) == "columns: expected a list of names, got 'label'; pass ['label']"
+
+
 def test_names_of_folders_are_no_columns_of_a_parquet_file(folder):
     put_table(f"{folder}/year=2024/part-0.parquet", x=[1])
     assert data.parquet(f"{folder}/*/*.parquet").to_pydict() == {"x": [1]}
