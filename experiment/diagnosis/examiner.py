@@ -26,7 +26,7 @@ from experiment.setup.function.train_function import (
     pickle_function,
     required_arguments,
 )
-from experiment.setup.settings import check_folder
+from experiment.setup.settings import choose_logdir
 from experiment.setup.slot_count import SLOT_MEMORY
 from search.errors import InvalidArgument
 from spark_jobs.channel.grpc_channel import ChannelServer
@@ -84,7 +84,8 @@ class Examiner:
         self.session.hide_console_progress()  # Spark's bar for the slots' jobs is of no use
         show_line("doctor: checks the driver, its settings and its storage")
         function = b"" if train is None else self._pickled(train)
-        self._try("settings", self.session.check_settings)
+        for check in (self.session.check_settings, self.session.keep_warm):
+            self._try("settings", check)
         self.findings.append(authentication(self.session))
         asking = self._asking()
         if asking is not None:
@@ -93,9 +94,8 @@ class Examiner:
         seen = None
         if data is not None:
             seen = self._try("data", lambda: self._seen(data.url, settings))
-        given = self.session.default_logdir() if logdir is None else logdir
         path = "" if data is None else data.url
-        with self._folder(Location.parse(given, "logdir"), settings) as (folder, content):
+        with self._folder(logdir, settings) as (folder, content):
             if asking is not None:  # otherwise slots would wait forever
                 found = asking._ask(
                     function,
@@ -164,22 +164,27 @@ class Examiner:
         return function
 
     @contextlib.contextmanager
-    def _folder(self, logdir: Location, settings: DataSettings) -> Iterator[tuple[str, str]]:
+    def _folder(
+        self, given: str | os.PathLike[str] | None, settings: DataSettings
+    ) -> Iterator[tuple[str, str]]:
         """Create a folder with a file for the slots to read; yield both, or '' on failure."""
-        content, folder = secrets.token_hex(16), logdir.below(f".doctor-{secrets.token_hex(4)}")
+        content, name = secrets.token_hex(16), f".doctor-{secrets.token_hex(4)}"
 
-        def make() -> bool:
-            check_folder("logdir", logdir, settings.hadoop)
+        def make() -> Location:
+            default, in_container = self.session.default_logdir(), self.session.in_container
+            logdir = choose_logdir(given, default, settings.hadoop, in_container=in_container)
+            folder = logdir.below(name)
             with contextlib.closing(writable_files_at(folder, settings.hadoop)) as files:
                 files.make_folder(folder)
                 files.write(folder.below(DRIVERS_FILE), content.encode())
-            return True
+            return folder
 
         def remove() -> None:
             with contextlib.closing(writable_files_at(folder, settings.hadoop)) as files:
                 files.remove(folder)
 
-        if not self._try_in_time("logdir", make):
+        folder = self._try_in_time("logdir", make)
+        if folder is None:
             yield "", ""
             return
         try:
@@ -200,10 +205,9 @@ class Examiner:
         """Run the checks on all slots and return the findings."""
         there, modules, key = self._slots(), self.modules, secrets.token_hex(16)
         slots = min(there, _MOST_SLOTS)
-        # Slots of one executor need no ports of the network.
-        worker_ports = None
-        if not is_local(self.session.master):
-            worker_ports = self._try("settings", self.session.worker_ports)
+        worker_ports = self._try("settings", self.session.worker_ports)
+        if is_local(self.session.master):
+            worker_ports = None  # slots of one executor need no ports of the network
         gathering = Gathering(self.clock)
         host = self.session.driver_host
         with (

@@ -15,6 +15,23 @@ def without_gpus(*asked):
     raise InvalidArgument("gpus_per_trial", "none, as no executor has GPUs", "1")
 
 
+def session_with(**more):
+    """Return a session without problems, but for what is given."""
+    return SimpleNamespace(
+        **{
+            "hide_console_progress": lambda: None,
+            "check_settings": lambda: None,
+            "keep_warm": lambda: 0.0,
+            "exposure": None,
+            "tell_idle_gpus": lambda warn: None,
+            "data_settings": DataSettings,
+            "default_logdir": lambda: "",
+            "in_container": False,
+            **more,
+        }
+    )
+
+
 @pytest.mark.parametrize(
     ("data", "level", "reason"),
     [
@@ -23,13 +40,7 @@ def without_gpus(*asked):
     ],
 )
 def test_data_that_the_driver_cannot_read_may_still_be_on_executors(tmp_path, data, level, reason):
-    session = SimpleNamespace(
-        hide_console_progress=lambda: None,
-        check_settings=lambda: None,
-        exposure=None,
-        asking=without_gpus,  # so no slot is examined
-        data_settings=DataSettings,
-    )
+    session = session_with(asking=without_gpus)  # so no slot is examined
     examined = Examiner(session=session, timeout=60.0).examine(None, Location.parse(data), tmp_path)
     (finding,) = [f for f in examined.findings if f.check == "data"]
     assert (finding.host, finding.level) == ("driver", level)
@@ -46,13 +57,39 @@ def test_the_whole_url_of_data_is_examined(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Examiner, "_ask", ask)
     monkeypatch.setattr(examiner, "look_at_data", lambda data, settings: looked.append(data))
-    session = SimpleNamespace(
-        hide_console_progress=lambda: None,
-        check_settings=lambda: None,
-        exposure=None,
-        asking=lambda *gpus: session,
-        tell_idle_gpus=lambda warn: None,
-        data_settings=DataSettings,
-    )
+    session = session_with(asking=lambda *gpus: session)
     Examiner(session=session, timeout=60.0).examine(None, Location.parse(url), tmp_path)
     assert looked == [url, url]
+
+
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [
+        ({"keep_warm": "a number of seconds"}, ("settings", "keep_warm: a number of seconds")),
+        ({"default_logdir": "a path"}, ("logdir", "default_logdir: a path")),
+    ],
+)
+def test_what_a_search_refuses_is_a_finding(refused, expected):
+    def refuse(name, wanted):
+        raise InvalidArgument(name, wanted, "another")
+
+    steps = {
+        name: lambda name=name, wanted=wanted: refuse(name, wanted)
+        for name, wanted in refused.items()
+    }
+    session = session_with(asking=without_gpus, **steps)
+    found = Examiner(session=session, timeout=60.0).examine(None, None, None).findings
+    assert expected in [(finding.check, finding.expected) for finding in found]
+
+
+@pytest.mark.parametrize(("default", "in_container"), [("", False), ("runs", True)])
+def test_a_folder_that_a_search_refuses_is_a_finding(tmp_path, monkeypatch, default, in_container):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    session = session_with(
+        asking=without_gpus, default_logdir=lambda: default, in_container=in_container
+    )
+    found = Examiner(session=session, timeout=60.0).examine(None, None, None).findings
+    assert [(each.check, each.level) for each in found if each.check == "logdir"] == [
+        ("logdir", "red")
+    ]
