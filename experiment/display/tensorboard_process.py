@@ -20,6 +20,7 @@ import contextlib
 import os
 import re
 import resource
+import select
 import sys
 import tempfile
 import threading
@@ -65,7 +66,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> None:
-    """Serve a run until standard input ends."""
+    """Serve a run until a second line comes, standard input ends, or the parent process does."""
     # Before any import of tensorboard: with this module it uses its own substitute for TensorFlow.
     # Otherwise its first page with text or charts takes seconds and 600 MB more.
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
@@ -73,7 +74,7 @@ def main() -> None:
     # file it could not open. A shell's usual limit is 1,024 files.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    request = msgspec.json.decode(sys.stdin.readline(), type=Request)
+    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
     with (
         tempfile.TemporaryDirectory(prefix="experiment-") as searches,
         _on_this_host(request, Path(searches)) as folder,
@@ -91,7 +92,16 @@ def main() -> None:
         )
         print(url.rstrip("/"), flush=True)
         _discard_output()  # nobody reads more of it, and a full pipe would block the server
-        sys.stdin.read()
+        _wait_for_end()
+
+
+def _wait_for_end() -> None:
+    poll = select.poll()
+    poll.register(sys.stdin, select.POLLIN)
+    # Standard input does not end with the parent if that has forked a child meanwhile.
+    with contextlib.suppress(OSError):  # an old kernel has none, or it has ended just now
+        poll.register(os.pidfd_open(os.getppid()), select.POLLIN)
+    poll.poll()
 
 
 def wanted(*, several: bool) -> str:

@@ -10,7 +10,8 @@ import re
 import socket
 import subprocess
 import sys
-from typing import Any, Self
+import tempfile
+from typing import IO, Any, Self
 from urllib.parse import quote
 
 from experiment.display import tensorboard_process
@@ -45,6 +46,7 @@ class TensorBoard:
 
     def __init__(self, process: subprocess.Popen[str], url: str, pages: dict[str, str]) -> None:
         self._process = process
+        self._owner = os.getpid()
         self.url = url
         self._pages = pages
         atexit.register(self.close)
@@ -61,9 +63,10 @@ class TensorBoard:
         return {title: self.url + path for title, path in self._pages.items()}
 
     def close(self) -> None:
-        """End the server."""
+        """End the server; do nothing in a process that was forked since it started."""
         atexit.unregister(self.close)
-        _end(self._process)
+        if os.getpid() == self._owner:
+            _end(self._process)
 
     def wait(self) -> int:
         """Wait until the server has ended; return its exit status."""
@@ -116,6 +119,8 @@ def tensorboard(run: Any) -> TensorBoard:
         hadoop=active_data_settings().hadoop,
         reload=_RELOAD,
     )
+    # A file, since nobody reads a pipe of it while the server starts.
+    errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed below; the server has its own
     process = subprocess.Popen(
         # Our own module, which does not load TensorFlow.
         [sys.executable, "-P", "-m", tensorboard_process.__name__],
@@ -128,15 +133,17 @@ def tensorboard(run: Any) -> TensorBoard:
         },
         stdin=subprocess.PIPE,  # the server ends when this is closed, for whatever reason
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        stderr=errors,
+        encoding="utf-8",
         start_new_session=True,  # so that Ctrl-C in a terminal or notebook does not reach it
     )
     try:
-        url = _address(process, request)
+        url = _address(process, request, errors)
     except BaseException:
         _end(process)
         raise
+    finally:
+        errors.close()
     board = TensorBoard(process, url, pages(pinned))
     print(board)
     return board
@@ -174,23 +181,31 @@ def pages(tag: str) -> dict[str, str]:
     }
 
 
-def _address(process: subprocess.Popen[str], request: tensorboard_process.Request) -> str:
+def _address(
+    process: subprocess.Popen[str], request: tensorboard_process.Request, errors: IO[bytes]
+) -> str:
     """Send the request to the server; return the address that it prints once it listens."""
-    assert process.stdin and process.stdout and process.stderr  # noqa: PT018  # pipes, all three
+    assert process.stdin and process.stdout  # noqa: PT018  # pipes, both
     with contextlib.suppress(BrokenPipeError):  # the server has ended; its output says why
         # Not as an argument, which all users of the host can read: it may contain a token.
         process.stdin.write(encode(request).decode() + "\n")
         process.stdin.flush()
     line = process.stdout.readline()
     if not line:
-        raise ExperimentError(f"TensorBoard did not start: {process.stderr.read()[-2_000:]}")
+        process.wait()  # it has closed its output by its end
+        errors.seek(0)
+        text = errors.read().decode("utf-8", "replace")
+        raise ExperimentError(f"TensorBoard did not start: {text[-2_000:]}")
     return line.strip()
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    for stream in (process.stdin, process.stdout, process.stderr):
+    # A line ends it, too: a process that was forked from this one keeps the pipe open.
+    with contextlib.suppress(OSError, ValueError):  # it has ended, or is closed for the second time
+        print(file=process.stdin, flush=True)
+    for stream in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):
-            stream.close()  # type: ignore[union-attr]  # pipes, all three
+            stream.close()  # type: ignore[union-attr]  # pipes, both
     try:
         process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:

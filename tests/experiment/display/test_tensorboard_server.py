@@ -299,12 +299,65 @@ def test_wait_returns_when_the_server_has_ended(run):
         assert board.wait() == -signal.SIGKILL
 
 
+FORKS = """
+import os, sys, urllib.request
+import experiment
+
+(ended, end), (closed, close) = os.pipe(), os.pipe()
+board = experiment.tensorboard(sys.argv[1])
+child = os.fork()
+if not child:  # such as one of multiprocessing
+    os.close(end)
+    board.close()  # as at its exit
+    os.close(close)
+    os.read(ended, 1)
+    os._exit(0)
+os.close(close)
+os.read(closed, 1)
+urllib.request.urlopen(board.url).close()
+board.close()
+print(board.wait(), os.listdir(os.environ["TMPDIR"]))
+os.close(end)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_process_that_was_forked_meanwhile_neither_ends_the_server_nor_keeps_it(run, tmp_path):
+    """It has the other end of the server's pipe, too."""
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKS, str(run)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    assert ran.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_folder_is_found_whatever_encoding_is_set(tmp_path, monkeypatch, encoding):
+    (tmp_path / "é").mkdir()
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    with tensorboard(make_run(tmp_path / "é")) as board:
+        wait_for(f"{board.url}/data/runs", lambda runs: "search" in runs)
+
+
+def test_a_server_that_prints_much_while_it_starts_is_no_hang(run, monkeypatch):
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with tensorboard(run) as board:
+        get(board.url)
+
+
 PROGRAM = """
-import signal, sys, urllib.request
+import os, signal, sys, urllib.request
 import experiment
 
 signal.signal(signal.SIGINT, lambda number, frame: None)
 board = experiment.tensorboard(sys.argv[1])
+if len(sys.argv) > 2 and not os.fork():
+    sys.stdin.read()
+    os._exit(0)
 print("started", flush=True)
 sys.stdin.readline()
 with urllib.request.urlopen(board.url) as answer:
@@ -314,10 +367,10 @@ sys.stdin.readline()
 
 
 @pytest.fixture
-def starter(run):
+def starter(run, request):
     """A process that has started a server, with a process group of its own."""
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(run)],
+        [sys.executable, "-c", PROGRAM, str(run), *getattr(request, "param", [])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -343,6 +396,7 @@ def check_ended_by(starter, number):
     assert_gone(started)
 
 
+@pytest.mark.parametrize("starter", [[], ["forks"]], indirect=True)
 def test_the_kill_of_the_process_ends_the_server(starter):
     check_ended_by(starter, signal.SIGKILL)
 
