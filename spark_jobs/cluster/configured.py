@@ -22,7 +22,7 @@ def is_on(setting: Callable[[str], str | None], name: str) -> bool:
         setting: Returns a Spark setting, or None if it is not set.
         name: The setting's name.
     """
-    return (setting(name) or "false").lower() == "true"
+    return (setting(name) or "false").strip().lower() == "true"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

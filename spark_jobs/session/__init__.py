@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from search.errors import InvalidArgument
 from spark_jobs.cluster.spark_version import OLDEST, check_spark_version
 from spark_jobs.session.session import Session
 from spark_jobs.storage import hadoop_settings
@@ -38,24 +39,31 @@ def is_connect(spark: Any) -> bool:
 def active_data_settings() -> DataSettings:
     """Return the data settings of this process's session; without one, those of Hadoop's files.
 
+    A session whose JVM or server has ended counts as none: its runs can still be looked at.
+
     Raises:
         InvalidArgument: A file of HADOOP_CONF_DIR cannot be read.
     """
     session = _session_of_this_process()
     if session is not None:
-        return session_of(session).data_settings()
+        try:
+            return session_of(session).data_settings()
+        except InvalidArgument as error:
+            if error.name != "spark":
+                raise
     return DataSettings(hadoop_settings.HadoopSettings.of_files())
 
 
 def _session_of_this_process() -> Any:
     if "pyspark.sql" not in sys.modules:
         return None
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     try:
         session = SparkSession.active()  # not getActiveSession, which returns None in a new thread
-    except PySparkRuntimeError:
+    except (PySparkRuntimeError, Py4JError, OSError):  # none, or none whose JVM answers
         return None
     stopped = not is_connect(session) and session.sparkContext._jsc is None
     return None if stopped else session

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from spark_jobs.cluster.configured import ConfiguredExecutors
+from spark_jobs.cluster.configured import ConfiguredExecutors, is_on
 from spark_jobs.cluster.task_needs import TaskNeeds
 
 
@@ -117,3 +117,19 @@ THREE = {"spark.executor.instances": "3"}
 )
 def test_clusters_may_get_more_slots_unless_settings_limit_them(master, settings, more):
     assert configured(master, settings).may_grow(TaskNeeds.of(settings.get)) == more
+
+
+@pytest.mark.parametrize(
+    ("value", "on"),
+    [
+        ("true", True),
+        (" TRUE ", True),
+        ("false", False),
+        ("yes", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_a_setting_is_on_whatever_blanks_are_around_it(value, on):
+    """As Spark reads it."""
+    assert is_on(lambda name: value, "spark.speculation") == on

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -317,6 +318,27 @@ def test_the_settings_of_the_session_are_those_of_every_thread(spark):
     assert active_data_settings().hadoop.values
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(active_data_settings).result() == active_data_settings()
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), Py4JNetworkError()], ids=repr)
+@pytest.mark.usefixtures("spark")
+def test_a_session_whose_jvm_has_ended_counts_as_none(monkeypatch, error):
+    """So the results of its searches can be looked at."""
+
+    def active():
+        raise error
+
+    monkeypatch.setattr(SparkSession, "active", active)
+    assert not active_data_settings().hadoop.values
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_session_whose_server_does_not_answer_counts_as_none(monkeypatch):
+    def session_of(given):
+        raise InvalidArgument("spark", "a Spark Connect server that answers", "no answer")
+
+    monkeypatch.setattr("spark_jobs.session.session_of", session_of)
+    assert not active_data_settings().hadoop.values
 
 
 def test_the_settings_of_a_stopped_context_count_no_more(sparks):
