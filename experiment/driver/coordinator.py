@@ -30,6 +30,7 @@ class Coordinator:
         roster: The slots of the search.
         gangs: The gangs of the search, which run its attempts.
         recorder: The recorder of the run.
+        is_ending: Returns whether the search is being ended early, so that no trial starts any more.
         warn: Called with each warning for the user.
         clock: Monotonic time in seconds.
 
@@ -44,6 +45,7 @@ class Coordinator:
         gangs: Gangs,
         recorder: Recorder,
         *,
+        is_ending: Callable[[], bool] = lambda: False,
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -51,6 +53,7 @@ class Coordinator:
         self.roster = roster
         self.gangs = gangs
         self._recorder = recorder
+        self._is_ending = is_ending
         self._warn = functools.cache(warn)  # each sentence once
         self._clock = clock
         self.ends = AttemptEnds(trials, roster, gangs, recorder, warn=self._warn, clock=clock)
@@ -77,7 +80,7 @@ class Coordinator:
             self.ends.take(slot, message.attempt, message.outcome)
         self.ends.take_overdue()
         host = self.roster.host(slot)
-        if trials.problem is not None or trials.target_reached:
+        if trials.problem is not None or trials.target_reached or self._is_ending():
             return Stop()
         if host is None:  # the end of a slot that Spark has given up would not be noticed
             stays = not self.roster.is_given_up(slot) and self._has_to_stay(slot)

@@ -139,7 +139,7 @@ def _ready(
     progress.announce(run.paths.shown())
     jobs = _jobs(prepared, run, slots, control, progress)
     board = _board(prepared, run)
-    coordinator = _coordinator(prepared, run, board, slots)
+    coordinator = _coordinator(prepared, run, board, slots, control)
     progress.resume(coordinator.trials.status)
     control.begin(lambda: coordinator.trials.status)
     return RunningSearch(
@@ -188,7 +188,9 @@ def _board(prepared: Prepared, run: OpenRun) -> Board:
         raise _without_trials(prepared, error) from None
 
 
-def _coordinator(prepared: Prepared, run: OpenRun, board: Board, slots: int) -> Coordinator:
+def _coordinator(
+    prepared: Prepared, run: OpenRun, board: Board, slots: int, control: Control
+) -> Coordinator:
     """Return the search's coordinator, in the state of the run."""
     spec, settings = prepared.spec, prepared.spec.settings
     recorder = Recorder(run.journal, RunState(run.paths))
@@ -234,7 +236,9 @@ def _coordinator(prepared: Prepared, run: OpenRun, board: Board, slots: int) -> 
         board.abandon()
         raise
     gangs = Gangs(settings.workers, grace=settings.grace)
-    return Coordinator(trials, roster, gangs, recorder, warn=warn)
+    return Coordinator(
+        trials, roster, gangs, recorder, is_ending=lambda: control.reason is not None, warn=warn
+    )
 
 
 def _begin(trials: Trials, prepared: Prepared, run: OpenRun) -> None:

@@ -51,11 +51,12 @@ class RunningSearch:
         Returns:
             Why it ended early; None if it did not.
         """
-        problem: str | None = None
+        problem, interrupted = None, False
         try:
             self.interrupts.allow()
             problem = self.jobs.run(self.coordinator, self._show)
         except KeyboardInterrupt:
+            interrupted = True
             # `Interrupts` cancels in the main thread only.
             self.interrupts.control.cancel("interrupted")
         except BaseException as error:
@@ -65,6 +66,8 @@ class RunningSearch:
             self.interrupts.hold()
             if not self.coordinator.trials.done:
                 problem = problem or self.interrupts.control.reason
+            elif interrupted:  # too late to end it, but the user has to know
+                self.interrupts.noted = True
             self._end(problem)
         return problem
 

@@ -289,6 +289,7 @@ def make_coordinator(
     *,
     slots: int = 1,
     workers: Workers = ALONE,
+    is_ending: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = warnings.warn,
     now: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
@@ -302,7 +303,7 @@ def make_coordinator(
         searcher, recorder, slots=roster, workers=workers, warn=warn, clock=clock, **settings
     )
     gangs = Gangs(workers, grace=GRACE, make_pair=make_pair)
-    return Coordinator(trials, roster, gangs, recorder, warn=warn, clock=clock)
+    return Coordinator(trials, roster, gangs, recorder, is_ending=is_ending, warn=warn, clock=clock)
 
 
 def _run_trials(

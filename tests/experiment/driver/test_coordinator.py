@@ -1219,6 +1219,18 @@ def test_no_trial_starts_once_the_target_is_reached(start, direction, last):
     ]
 
 
+def test_no_trial_starts_once_the_search_is_being_ended(start):
+    """Spark takes seconds to end the slots of a search that is cancelled."""
+    reasons = []
+    search = start(points(3), "1.0.0", "1.1.0", slots=2, is_ending=lambda: bool(reasons))
+    work = search.ask("1.0.0")
+    reasons.append("the deadline has passed")
+    assert search.finish("1.0.0", work, 0.5) == Stop()
+    assert search.ask("1.1.0") == Stop()
+    search.coordinator.trials.cancel_rest()
+    assert [r.status for r in search.coordinator.trials.results] == ["finished"]
+
+
 def test_outcomes_found_in_trial_folders_may_end_the_search(tmp_path):
     twin, left = evolution(), []
     while trial := twin.ask():
