@@ -109,10 +109,10 @@ class SparkExecutor(Executor):
     scalar or array, or lists, tuples and dicts of these, at most 256 MiB: nothing is unpickled on
     the driver.
 
-    If a call raises one of Python's built-in exceptions, its future raises the same one, with a
-    `CallFailed` as its cause, which has the traceback of the call's process. Every other failure is
-    a `CallFailed`. If the executor ends early, as with its SparkSession, the futures of the
-    remaining calls raise `ExecutorFailed`.
+    If a call raises one of Python's built-in exceptions, whose arguments are such values, too, its
+    future raises the same one, with a `CallFailed` as its cause, which has the traceback of the
+    call's process. Every other failure is a `CallFailed`. If the executor ends early, as with its
+    SparkSession, the futures of the remaining calls raise `ExecutorFailed`.
 
     Attributes:
         parallelism: Maximum calls that run at once; it grows with the cluster while calls wait.

@@ -30,7 +30,7 @@ class Coordinator:
         roster: The slots of the search.
         gangs: The gangs of the search, which run its attempts.
         recorder: The recorder of the run.
-        is_ending: Returns whether the search is being ended early, so that no trial starts any more.
+        is_ending: Returns whether the search is being ended early; then no trial starts.
         warn: Called with each warning for the user.
         clock: Monotonic time in seconds.
 

@@ -48,6 +48,7 @@ def check_arguments(
     except (TypeError, ValueError):  # a builtin without a signature: the call will show it
         return
     given = set(names)
+    _check_by_name(parameters, given)
     _check_accepted(parameters, given)
     _check_required(parameters, given, conditional)
 
@@ -88,6 +89,16 @@ def _passes_on_all(decorated: Callable[..., Any]) -> bool:
     return [parameter.kind for parameter in parameters] == kinds
 
 
+def _check_by_name(parameters: Mapping[str, inspect.Parameter], given: set[str]) -> None:
+    """Check that what a function gets, or needs, can be passed by name."""
+    for name, p in parameters.items():
+        is_needed = p.default is p.empty or name in given
+        if p.kind is p.POSITIONAL_ONLY and is_needed:
+            raise InvalidArgument(
+                "train", "arguments that can be passed by name", f"{name!r}, by position only"
+            )
+
+
 def _check_accepted(parameters: Mapping[str, inspect.Parameter], given: set[str]) -> None:
     """Check that a function accepts these names."""
     kinds = inspect.Parameter
@@ -107,14 +118,9 @@ def _check_required(
     parameters: Mapping[str, inspect.Parameter], given: set[str], conditional: Collection[str]
 ) -> None:
     """Check that a function gets each argument that it needs, in each trial."""
-    kinds = inspect.Parameter
     for name, p in parameters.items():
-        if p.default is not kinds.empty or p.kind in (kinds.VAR_KEYWORD, kinds.VAR_POSITIONAL):
+        if p.default is not p.empty or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
             continue
-        if p.kind is kinds.POSITIONAL_ONLY:
-            raise InvalidArgument(
-                "train", "arguments that can be passed by name", f"{name!r}, by position only"
-            )
         if name not in given:
             raise InvalidArgument(
                 "train",
@@ -187,8 +193,9 @@ def pickle_arguments(
     except Exception as error:
         named = [*((f"args[{i}]", value) for i, value in enumerate(args)), *kwargs.items()]
         name, _, cause = next(_unpicklable(named, take), ("arguments", None, error))
-        expected = "a value that can be pickled"
-        raise InvalidArgument(name, expected, _reason(cause), _remedy(cause)) from None
+        large = "pass an array of numpy, which may be larger, or the path of a file"
+        hint = large if isinstance(cause, _TooLarge) else _remedy(cause)
+        raise InvalidArgument(name, "a value that can be pickled", _reason(cause), hint) from None
 
 
 def sizes_of_variables(train: Callable[..., Any]) -> dict[str, int]:

@@ -264,11 +264,15 @@ def test_a_required_argument_without_a_hyperparameter_is_named(train):
 
 
 def test_a_positional_only_argument_is_refused_unless_it_has_a_default():
-    error = refusal(check_arguments, lambda x, /, lr: lr, ["lr"])
-    assert error.expected == "arguments that can be passed by name"
-    assert error.got == "'x', by position only"
-    error = refusal(check_arguments, lambda lr, /: lr, ["lr"])
-    assert "accepts 'lr'" in error.expected
+    for train, names in [
+        (lambda x, /, lr: lr, ["lr"]),
+        (lambda x, /: x, ["x"]),
+        (lambda x, /, **others: x, ["x"]),
+        (lambda x=1, /, lr=2: lr, ["x", "lr"]),
+    ]:
+        error = refusal(check_arguments, train, names)
+        assert error.expected == "arguments that can be passed by name"
+        assert error.got == "'x', by position only"
     check_arguments(lambda x=1, /, **kwargs: x, ["lr"])
 
 
