@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from experiment.results.trial_result import TrialResult
+from spark_jobs.run_folder.paths import is_event_file
 from spark_jobs.session import active_data_settings
 from spark_jobs.storage.files import Files, FileStatus
 from spark_jobs.storage.locations import Location
@@ -47,7 +48,7 @@ def _event_files(trials: Sequence[TrialResult]) -> Iterator[tuple[int, bytes]]:
     with contextlib.closing(store) as files:
         for trial in trials:
             for status in _listed(files, Location.parse(trial.logdir)):
-                if "tfevents" in status.location.name and not status.is_folder:
+                if is_event_file(status.location.name) and not status.is_folder:
                     content = bytearray()
                     files.read(status, content.extend)
                     yield trial.id, bytes(content)

@@ -12,7 +12,7 @@ from experiment.tab.shown import as_python, shown_value
 from experiment.tab.timeline import TimedAttempt, Timeline
 from experiment.tab.trial_files import TrialFiles, bytes_of, has_link, regular_files
 from search.values import as_unicode, is_finite
-from spark_jobs.run_folder.paths import WORKERS, RunPaths, attempt_name, is_ours
+from spark_jobs.run_folder.paths import WORKERS, RunPaths, attempt_name, is_event_file, is_ours
 from spark_jobs.slot.trial_events import is_curve
 from spark_jobs.trial.events.event_scalars import scalars_in
 
@@ -137,7 +137,7 @@ def _curves(folder: Path) -> list[dict[str, Any]]:
     ]
     # What the trial has reported comes before what it wrote itself, which may be too much.
     for name, path, size in sorted(files, key=lambda file: not is_ours(file[0])):
-        if "tfevents" not in path.name or size > left:
+        if not is_event_file(path.name) or size > left:
             continue
         left -= size
         prefix = name.removesuffix(path.name)

@@ -106,12 +106,17 @@ def parse_attempt_name(name: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2] or 1)) if match else (0, 0)
 
 
+def is_event_file(name: str) -> bool:
+    """Return whether TensorBoard reads a file, by its name or path."""
+    return "tfevents" in name.rpartition("/")[2]
+
+
 def only_grows(name: str) -> bool:
     """Return whether a file of a run is append-only: a log, an event file or a journal.
 
     Checkpoints are not, whatever their names are: train functions may rewrite them in place.
     """
-    grows = "tfevents" in name or name.endswith((".log", ".jsonl"))
+    grows = is_event_file(name) or name.endswith((".log", ".jsonl"))
     return grows and f"/{CHECKPOINT}/" not in f"/{name}"
 
 

@@ -24,7 +24,7 @@ from spark_jobs.run_folder.listing import (
     files_below,
     unit_of,
 )
-from spark_jobs.run_folder.paths import only_grows
+from spark_jobs.run_folder.paths import is_event_file, only_grows
 from spark_jobs.run_folder.renames import PARTS, Renames
 from spark_jobs.storage.files import CHANGED, WritableFiles
 from spark_jobs.storage.local_files import Look, look_of, open_regular
@@ -345,7 +345,7 @@ class Uploader:
             source = self._source / name
             if _is_of(error, source) or not source.exists():
                 raise
-            if "tfevents" in name:  # hidden, as those of an abandoned attempt
+            if is_event_file(name):  # hidden, as those of an abandoned attempt
                 self._given_up.add(name)
             else:
                 self._write(name, look)

@@ -19,7 +19,14 @@ from spark_jobs.messages import Attempt, ProtocolError, as_json, decode
 from spark_jobs.retrying import call_again
 from spark_jobs.run_folder.listing import files_below, links_below, make_links
 from spark_jobs.run_folder.mirror import Mirror
-from spark_jobs.run_folder.paths import CHECKPOINT, EPOCHS, TRIAL, attempt_name, attempts_in
+from spark_jobs.run_folder.paths import (
+    CHECKPOINT,
+    EPOCHS,
+    TRIAL,
+    attempt_name,
+    attempts_in,
+    is_event_file,
+)
 from spark_jobs.run_folder.renames import finish_renames
 from spark_jobs.run_folder.scratch import folder_of_left, move_left, scratch_folder
 from spark_jobs.run_folder.uploader import Uploader
@@ -324,7 +331,7 @@ def events_in(files: WritableFiles, folder: Location) -> Iterator[Location]:
             continue
         if status.is_folder:
             yield from events_in(files, status.location)
-        elif "tfevents" in status.location.name:
+        elif is_event_file(status.location.name):
             yield status.location
 
 

@@ -18,5 +18,5 @@ def test_logs_event_files_and_journals_grow_and_checkpoints_may_be_rewritten(fol
     grow = ["stdout.log", "keras-epochs.jsonl", "train/events.out.tfevents.1"]
     grow += ["checkpoint.log", "my-checkpoint/a.log"]
     others = ["trial.json", "checkpoint", "checkpoint/a.log", "checkpoint/b/c.jsonl"]
-    others += ["checkpoint/tfevents-model/x.h5"]
+    others += ["checkpoint/tfevents-model/x.h5", "my-tfevents/x.h5"]
     assert [name for name in grow + others if only_grows(folder + name)] == grow
