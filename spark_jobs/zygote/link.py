@@ -101,7 +101,7 @@ class ZygoteLink:
         try:
             with contextlib.suppress(ConnectionError):  # it has ended: its log tells more
                 write_frame(ours.fileno(), encode(program))
-            first = self._receive()
+            first = self._first()
         finally:
             overdue.cancel()
             overdue.join()  # it may be killing
@@ -221,9 +221,22 @@ class ZygoteLink:
             if failure := failure_of_silence(status_of(self.process.pid)):
                 return failure
 
-    def _receive(self) -> FromZygote | None:
-        message = self._reader.receive()
-        return None if message is None else _read(message)
+    def _first(self) -> FromZygote | None:
+        """Return the first message; None if the process ends without one.
+
+        A process that an import has forked has the other end of the socket, too, and may live on.
+        """
+        poll, own = select.poll(), self._socket.fileno()
+        poll.register(own, select.POLLIN)
+        with contextlib.ExitStack() as opened:
+            with contextlib.suppress(OSError):  # an old kernel has none, or it has just ended
+                ended = os.pidfd_open(self.process.pid)
+                opened.callback(os.close, ended)
+                poll.register(ended, select.POLLIN)
+            while (message := self._reader.take()) is None:
+                if own not in (found for found, _ in poll.poll()) or not self._reader.fill():
+                    return None
+            return _read(message)
 
 
 def failure_of_silence(status: str) -> Failure | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 
@@ -92,6 +93,26 @@ def test_an_import_that_forks_and_does_not_end_is_ended_too(tmp_path, monkeypatc
     with pytest.raises(RunnerBroken, match="the import of forks took longer than 0 s"):
         ZygoteLink(program)
     child = psutil.Process(int(forked.read_text()))
+    assert child.is_running()  # else the test shows nothing
+    child.kill()
+    psutil.wait_procs([child])
+
+
+def test_an_import_that_forks_and_crashes_is_named_with_its_exit_code_at_once(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "forks.py").write_text(
+        "import os, sys, time\n"
+        "if (child := os.fork()) == 0:\n"
+        "    time.sleep(1000)\n"
+        "print(f'<{child}>', flush=True)\n"
+        "os._exit(3)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(time_limits, "OWN_IMPORT", 1e6)
+    with pytest.raises(RunnerBroken, match=r"the zygote ended with 3: .*<\d+>") as caught:
+        ZygoteLink(Program(function=b"", key=None, direction="max", preload=("forks", *OURS)))
+    child = psutil.Process(int(re.search(r"<(\d+)>", str(caught.value))[1]))
     assert child.is_running()  # else the test shows nothing
     child.kill()
     psutil.wait_procs([child])
