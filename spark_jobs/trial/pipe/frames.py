@@ -35,16 +35,6 @@ class FrameReader:
         self._buffer = bytearray()
         self._broken = False
 
-    def receive(self) -> bytes | None:
-        """Wait for a whole message and return it; None when the other side is gone.
-
-        Several messages may arrive in one read; the ones already read are returned first.
-        """
-        while (message := self.take()) is None:
-            if not self.fill():
-                return None
-        return message
-
     def take_all(self) -> Iterator[bytes]:
         """Yield the messages already read, without waiting."""
         while (message := self.take()) is not None:
