@@ -55,6 +55,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         folder: The folder of a run, or of several, on any storage.
         several: Whether it is a folder of several runs.
         hadoop: The settings for HDFS.
+        parent: The id of the process with whose end the server ends.
         reload: Seconds between two reads of the files, at least 1: TensorBoard's data server never
             pauses with less.
     """
@@ -62,6 +63,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     several: bool
     hadoop: HadoopSettings
+    parent: int
     reload: Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -92,16 +94,17 @@ def main() -> None:
         )
         print(url.rstrip("/"), flush=True)
         _discard_output()  # nobody reads more of it, and a full pipe would block the server
-        _wait_for_end()
+        _wait_for_end(request.parent)
 
 
-def _wait_for_end() -> None:
+def _wait_for_end(parent: int) -> None:
     poll = select.poll()
     poll.register(sys.stdin, select.POLLIN)
     # Standard input does not end with the parent if that has forked a child meanwhile.
-    with contextlib.suppress(OSError):  # an old kernel has none, or it has ended just now
-        poll.register(os.pidfd_open(os.getppid()), select.POLLIN)
-    poll.poll()
+    with contextlib.suppress(OSError, AttributeError):  # an old kernel, or Python built on one
+        poll.register(os.pidfd_open(parent), select.POLLIN)
+    if os.getppid() == parent:  # else it has ended before
+        poll.poll()
 
 
 def wanted(*, several: bool) -> str:

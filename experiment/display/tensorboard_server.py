@@ -117,6 +117,7 @@ def tensorboard(run: Any) -> TensorBoard:
         folder=str(find_run(run)),
         several=several,
         hadoop=active_data_settings().hadoop,
+        parent=os.getpid(),
         reload=_RELOAD,
     )
     # A file, since nobody reads a pipe of it while the server starts.

@@ -11,6 +11,9 @@ from typing import Any, Self
 
 from experiment.driver.control import Control
 
+INTERRUPTED = "interrupted"
+"""The reason of a search that Ctrl-C has ended."""
+
 _SEND_AGAIN_EVERY = 0.05  # seconds
 _AGAIN, _END = b"a", b"e"
 _IMPATIENT = 3  # times that Ctrl-C is pressed to leave a call into the JVM
@@ -121,7 +124,7 @@ class Interrupts:
         if self._pressed > 1 or self._held:
             self.noted = True
         else:
-            self.control.cancel("interrupted")
+            self.control.cancel(INTERRUPTED)
             self._due = True
 
     def _send_again(self) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from experiment.display.board import Board
 from experiment.display.progress import Progress
 from experiment.driver.coordinator import Coordinator
-from experiment.driver.interrupts import Interrupts
+from experiment.driver.interrupts import INTERRUPTED, Interrupts
 from experiment.driver.jobs.slot_jobs import SlotJobs
 from experiment.driver.open_run import OpenRun, keep
 from experiment.driver.trials.trials import Trials
@@ -51,14 +51,13 @@ class RunningSearch:
         Returns:
             Why it ended early; None if it did not.
         """
-        problem, interrupted = None, False
+        problem: str | None = None
         try:
             self.interrupts.allow()
             problem = self.jobs.run(self.coordinator, self._show)
         except KeyboardInterrupt:
-            interrupted = True
             # `Interrupts` cancels in the main thread only.
-            self.interrupts.control.cancel("interrupted")
+            self.interrupts.control.cancel(INTERRUPTED)
         except BaseException as error:
             problem = f"{type(error).__name__}: {error}"
             raise
@@ -66,8 +65,8 @@ class RunningSearch:
             self.interrupts.hold()
             if not self.coordinator.trials.done:
                 problem = problem or self.interrupts.control.reason
-            elif interrupted:  # too late to end it, but the user has to know
-                self.interrupts.noted = True
+            elif self.interrupts.control.reason == INTERRUPTED:
+                self.interrupts.noted = True  # too late to end it, but the user has to know
             self._end(problem)
         return problem
 
@@ -85,7 +84,7 @@ class RunningSearch:
         if self.interrupts.noted or (problem and problem == control.reason):
             # The user wants the trials so far.
             resumable = not (spec.grows or control.overtaken)
-            note(_end_in_words(problem or "interrupted", result, resumable=resumable))
+            note(_end_in_words(problem or INTERRUPTED, result, resumable=resumable))
             return result
         _raise_if_failed(result)
         return result

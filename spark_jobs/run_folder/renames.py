@@ -7,6 +7,7 @@ checkpoint and some of the new one. By a list of the renames the next attempt do
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Collection
 from pathlib import PurePosixPath
 
@@ -36,13 +37,17 @@ class Renames:
         self._files = files
         self._attempt = attempt
         self._parts: dict[str, Location] = {}
+        # Never used again, so that who follows an old list moves no part of a later checkpoint.
+        self._numbers = itertools.count()
         self._is_listed = False
         self._unanswered = ""  # what may have got its name, though there was no answer
 
     def part_of(self, name: str) -> Location:
         """Return where a file is sent to."""
-        part = f"{PARTS}/{len(self._parts)}-{PurePosixPath(name).name}"
-        return self._parts.setdefault(name, self._attempt.below(part))
+        if name not in self._parts:
+            part = f"{PARTS}/{next(self._numbers)}-{PurePosixPath(name).name}"
+            self._parts[name] = self._attempt.below(part)
+        return self._parts[name]
 
     def write_list(self, names: Collection[str]) -> None:
         """Write the list, unless it is there, or there is but one file."""
@@ -83,10 +88,9 @@ def finish_renames(files: WritableFiles, attempt: Location) -> None:
     listed = parts.below(LIST)
     try:
         renames = msgspec.json.decode(content_of(files, files.status(listed)), type=dict[str, str])
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError):
         return  # none, or a train function's own
     for part, name in renames.items():
         if "/" not in part and name.startswith(CHECKPOINTS) and ".." not in name.split("/"):
             with contextlib.suppress(FileNotFoundError):
                 files.rename(parts.below(part), attempt.below(name))
-    files.remove(listed)

@@ -326,10 +326,10 @@ class WebHdfs:
         )
 
     def _is_transient(self, error: BaseException) -> bool:
-        if _root_cause(error).startswith("Name or service not known"):
-            # A wrong address, if there is no other. The name of a DataNode or a NameNode that has
-            # died may be gone, too.
-            return bool(self._datanode(error)) or len(self._namenodes) > 1
+        # The name of a DataNode, or of one of two NameNodes, may be gone since it has died. Without
+        # any NameNode that has a known name, the address is wrong.
+        if _is_unknown(error):
+            return not self._namenodes <= self._client.unknown
         return _is_transient(error)
 
     def _datanode(self, error: BaseException) -> str:
@@ -349,11 +349,13 @@ class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
 
     Attributes:
         sent: The number of requests.
+        unknown: The servers of the last requests to them whose names are not known.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.sent = _Sent()
+        self.unknown: set[str] = set()
 
     def resolve(self, hdfs_path: str) -> str:
         """Return a path unchanged: the package takes "#LATEST" for the newest file of a folder."""
@@ -361,14 +363,25 @@ class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
 
     def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
         self.sent.number += 1
-        answer: requests.Response = self._session.request(
-            method,
-            url,
-            timeout=self._timeout if kwargs.get("data") is None else _SENDING,
-            headers={"content-type": "application/octet-stream"},  # for HttpFS
-            **kwargs,
-        )
+        try:
+            answer: requests.Response = self._session.request(
+                method,
+                url,
+                timeout=self._timeout if kwargs.get("data") is None else _SENDING,
+                headers={"content-type": "application/octet-stream"},  # for HttpFS
+                **kwargs,
+            )
+        except requests.ConnectionError as error:
+            if _is_unknown(error):
+                self.unknown.add(_server(error))
+            raise
+        self.unknown.discard(urlsplit(url).netloc.lower())
         return answer
+
+
+def _is_unknown(error: BaseException) -> bool:
+    """Return whether the name of a server is not known."""
+    return _root_cause(error).startswith("Name or service not known")
 
 
 def _server(error: BaseException) -> str:

@@ -68,7 +68,7 @@ def connected(
         if error.errno in _OF_ADDRESS:
             address = membership.members[gang.rank]
             raise port_taken(f"worker {gang.rank}", address, error) from None
-        raise _unable(membership, error.strerror) from None  # as without file descriptors
+        raise _unable(membership, error.strerror or error) from None  # as without file descriptors
     except RuntimeError as error:  # this host is at its limit of processes, which counts threads
         raise _unable(membership, error) from None
 

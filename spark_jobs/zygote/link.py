@@ -229,7 +229,8 @@ class ZygoteLink:
         poll, own = select.poll(), self._socket.fileno()
         poll.register(own, select.POLLIN)
         with contextlib.ExitStack() as opened:
-            with contextlib.suppress(OSError):  # an old kernel has none, or it has just ended
+            # An old kernel has none, nor has a Python that was built on one; or it has just ended.
+            with contextlib.suppress(OSError, AttributeError):
                 ended = os.pidfd_open(self.process.pid)
                 opened.callback(os.close, ended)
                 poll.register(ended, select.POLLIN)

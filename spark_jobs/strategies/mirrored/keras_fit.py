@@ -23,6 +23,7 @@ from spark_jobs.import_hooks import when_imported
 from spark_jobs.strategies.fits import with_ours
 from spark_jobs.strategies.in_step.agreement import agreement
 from spark_jobs.strategies.in_step.slow_worker import Lags
+from spark_jobs.strategies.mirrored.batches import bounds
 from spark_jobs.strategies.mirrored.keras_versions import (
     UncheckedKeras,
     digest_of,
@@ -105,10 +106,12 @@ def known_functions(trainer: ModuleType) -> tuple[Callable[..., Any], ...]:
     from keras.src.metrics.metric import Metric
     from keras.src.optimizers.base_optimizer import BaseOptimizer
     from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+    from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
     return (
         trainer.reduce_per_replica,
         trainer.TensorFlowTrainer._maybe_symbolic_build,
+        PyDatasetAdapter._standardize_batch,
         trainer.TensorFlowTrainer._get_metrics_result_or_logs,
         Metric.add_variable,  # before Keras 3.10 an epoch has wrong metrics of several workers
         BaseOptimizer.apply,
@@ -140,15 +143,26 @@ def _build_from_own_part(trainer: ModuleType, strategy: Any) -> Correction:
 
     original = trainer.TensorFlowTrainer._maybe_symbolic_build
 
+    def part_of(batch: Any) -> Any:
+        def cut(value: Any) -> Any:
+            shape = getattr(value, "shape", None)
+            if shape is None or not len(shape) or isinstance(value, trainer.tf.SparseTensor):
+                return value
+            _, end = bounds(shape[0], 0, strategy.num_replicas_in_sync)
+            return value[: end or None]  # fewer samples than replicas are not divided
+
+        return trainer.tree.map_structure(cut, batch)
+
     @functools.wraps(original)
     def maybe_symbolic_build(model: Any, iterator: Any = None, data_batch: Any = None) -> Any:
         if iterator is None or model._distribute_strategy is None:
             return original(model, iterator=iterator, data_batch=data_batch)
         adapter = iterator.data_adapter
         if first_batches := getattr(adapter, "_first_batches", None):
-            return original(model, data_batch=first_batches[0])
+            return original(model, data_batch=part_of(first_batches[0]))
         if isinstance(adapter, PyDatasetAdapter):
-            return original(model, data_batch=adapter._standardize_batch(adapter.py_dataset[0]))
+            whole = adapter._standardize_batch(adapter.py_dataset[0])
+            return original(model, data_batch=part_of(whole))
         *_, batches = next(iter(iterator))  # two items before Keras 3.11, else three
         own = trainer.tree.map_structure(
             lambda value: strategy.experimental_local_results(value)[0], next(batches)

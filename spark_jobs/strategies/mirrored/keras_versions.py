@@ -21,9 +21,9 @@ class UncheckedKeras(ExperimentError):
 # and the last version that has them:
 # `python -m tests.spark_jobs.strategies.mirrored.keras_sources WHEEL`.
 CHECKED: Mapping[str, tuple[str, str]] = {
-    "2a8c95203ae79dc5": ("3.10.0", "3.10.0"),
-    "fd1318c0bcace889": ("3.11.0", "3.13.2"),
-    "bb0142ff100815b3": ("3.14.0", "3.15.1"),
+    "6ad92a7582c52aac": ("3.10.0", "3.10.0"),
+    "665e5b014d9eb8e0": ("3.11.0", "3.13.2"),
+    "b08c3bc9cb9891fb": ("3.14.0", "3.15.1"),
 }
 
 

@@ -314,6 +314,31 @@ class TestCheckpoints:
         assert (found[0], found[-1]) == (self.OLD, newest)
         assert self.NEW in found
 
+    def test_who_follows_an_old_list_moves_no_part_of_a_later_checkpoint(
+        self, uploader, files, source, target, save
+    ):
+        """As the next attempt of one whose host was only thought to be lost."""
+        old, newest = [], dict.fromkeys(self.NEW, b"newest")
+
+        def keep(method, name):
+            if method == "rename" and not old:
+                old.append((target / PARTS / LIST).read_bytes())
+
+        files.failing = keep
+        save(self.NEW)
+        uploader.upload()
+        save(newest)
+
+        def follow(method, name):
+            if method == "write" and name.endswith("-c"):  # the last part
+                (target / PARTS / LIST).write_bytes(old[0])
+                finish_renames(LocalFiles(), Location.parse(target))
+                (target / PARTS / LIST).unlink()
+
+        files.failing = follow
+        uploader.upload()
+        assert tree(target) == tree(source) == newest
+
     def test_a_part_is_sent_once_where_the_store_does_not_answer_for_the_next(
         self, uploader, files, source, target, save, fail_at
     ):

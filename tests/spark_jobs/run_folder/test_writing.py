@@ -755,6 +755,7 @@ def test_an_incomplete_checkpoint_is_ignored(tmp_path):
         ('{"../trial.json": "checkpoint/b"}', {"a": b"new", "b": b"old"}),
         ("[1]", {"a": b"new", "b": b"old"}),
         ("{", {"a": b"new", "b": b"old"}),
+        ('{"\udcff": "a"}', {"a": b"new", "b": b"old"}),  # no UTF-8
     ],
 )
 def test_the_renames_that_a_lost_host_has_begun_are_finished(tmp_path, names, expected):
@@ -767,7 +768,7 @@ def test_the_renames_that_a_lost_host_has_begun_are_finished(tmp_path, names, ex
     }.items():
         path = attempt / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+        path.write_bytes(os.fsencode(content))
     to = tmp_path / "checkpoint"
     hand_on_checkpoint(LocalFiles(), Location.parse(tmp_path), Attempt(Trial(3, {}), 2), to)
     assert tree(to) == expected

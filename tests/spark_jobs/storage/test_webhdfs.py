@@ -364,16 +364,16 @@ class LosesSome:
     """A session to HDFS in which the first requests reach no server.
 
     Args:
-        lost: The server that each of them goes to: a NameNode, or a DataNode that it names.
-        reason: Why.
+        lost: The server that each of them goes to, a NameNode or a DataNode that it names, and why.
     """
 
-    def __init__(self, lost, reason):
-        self._lost, self._reason = list(lost), reason
+    def __init__(self, *lost):
+        self._lost = list(lost)
 
     def request(self, method, url, *, params, **options):
         if self._lost:
-            raise no_answer(f"http://{self._lost.pop(0)}/webhdfs/v1/a", self._reason)
+            server, reason = self._lost.pop(0)
+            raise no_answer(f"http://{server}/webhdfs/v1/a", reason)
         if params["op"] == "OPEN":
             found = answer(200, {})
             found._content, found.raw = False, io.BytesIO(b"hello")
@@ -390,7 +390,7 @@ def test_a_read_continues_from_another_datanode_though_the_name_of_one_is_gone(r
     """On Kubernetes the name of a pod ends with the pod."""
     location = Location.parse("webhdfs://nn/a")
     files = WebHdfs(location, HadoopSettings(), patience=5)
-    files._client._session = LosesSome(["dn1:9864"], reason)
+    files._client._session = LosesSome(("dn1:9864", reason))
     content = bytearray()
     files.read(
         FileStatus(location=location, length=5, version="1", is_folder=False), content.extend
@@ -401,15 +401,24 @@ def test_a_read_continues_from_another_datanode_though_the_name_of_one_is_gone(r
 def test_the_other_namenode_is_waited_for_though_the_name_of_one_is_gone():
     location = Location("hdfs", "ns", "/a")
     files = WebHdfs(location, HadoopSettings(TWO_NAMENODES), patience=5)
-    files._client._session = LosesSome(["nn1:9870", "nn2:9870"], UNKNOWN)
+    files._client._session = LosesSome(("nn1:9870", UNKNOWN), ("nn2:9870", REFUSED))
     assert files.status(location).length == 5
+
+
+def test_namenodes_without_any_known_name_are_a_wrong_address():
+    location = Location("hdfs", "ns", "/a")
+    files = WebHdfs(location, HadoopSettings(TWO_NAMENODES), patience=1000)
+    files._client._session = LosesSome(("nn1:9870", UNKNOWN), ("nn2:9870", UNKNOWN))
+    error, message = refusal(lambda: files.status(location))
+    assert type(error) is OSError
+    assert "no WebHDFS at http://nn1:9870 or http://nn2:9870" in message
 
 
 @pytest.mark.parametrize("reason", [UNKNOWN, REFUSED], ids=["unknown", "refused"])
 def test_a_datanode_that_cannot_be_reached_is_named(reason):
     location = Location.parse("webhdfs://nn/a")
     files = WebHdfs(location, HadoopSettings(), patience=0)
-    files._client._session = LosesSome(["DN1:9864"] * 100, reason)
+    files._client._session = LosesSome(*[("DN1:9864", reason)] * 100)
     error, message = refusal(lambda: files.status(location))
     assert isinstance(error, StoreUnavailable)
     assert message == (

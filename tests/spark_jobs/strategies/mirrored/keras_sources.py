@@ -17,6 +17,7 @@ from spark_jobs.strategies.mirrored.keras_versions import digest_of
 _FUNCTIONS = (
     ("keras/src/backend/tensorflow/trainer.py", "reduce_per_replica"),
     ("keras/src/backend/tensorflow/trainer.py", "_maybe_symbolic_build"),
+    ("keras/src/trainers/data_adapters/py_dataset_adapter.py", "_standardize_batch"),
     ("keras/src/trainers/trainer.py", "_get_metrics_result_or_logs"),
     ("keras/src/metrics/metric.py", "add_variable"),
     ("keras/src/optimizers/base_optimizer.py", "apply"),

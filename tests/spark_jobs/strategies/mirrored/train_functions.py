@@ -258,7 +258,7 @@ def batches_of_a_pydataset(worker: Worker) -> dict[str, list[list[int]]]:
                 return 6
 
             def __getitem__(self, index: int) -> Any:
-                return np.full((4, 1), 2.0**index, "float32"), np.zeros((4, 1), "float32")
+                return np.full((4, 1, 1), 2.0**index, "float32"), np.zeros((4, 1), "float32")
 
         class Seen(keras.callbacks.Callback):
             def __init__(self) -> None:
@@ -274,13 +274,20 @@ def batches_of_a_pydataset(worker: Worker) -> dict[str, list[list[int]]]:
         found = {}
         for workers, shuffle in itertools.product((1, 2), (False, True)):
             layer = keras.layers.Dense(1, kernel_initializer="ones")
-            model = keras.Sequential([keras.layers.Input((1,)), layer])
+            flat = keras.layers.Flatten()
+            model = keras.Sequential([keras.layers.Input((1, 1)), flat, layer])
             model.compile(keras.optimizers.SGD(0.0), keras.losses.MeanAbsoluteError())
             seen = Seen()
             data = Numbers(workers=workers)
             model.fit(data, epochs=2, shuffle=shuffle, verbose=0, callbacks=[seen])
             batches = [np.diff(sums).tolist() for sums in seen.sums]
             found[f"workers={workers}, shuffle={shuffle}"] = batches
+        # A model of batches of one size, which is that of this worker's parts.
+        inputs = keras.layers.Input(batch_shape=(4 // worker.size, 1, 1))
+        layers = [inputs, keras.layers.GRU(1, stateful=True)]
+        stateful = keras.Sequential(layers)
+        stateful.compile("sgd", "mse")
+        stateful.fit(Numbers(), verbose=0)
         return found
 
 
