@@ -57,13 +57,11 @@ def active_data_settings() -> DataSettings:
 def _session_of_this_process() -> Any:
     if "pyspark.sql" not in sys.modules:
         return None
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     try:
         session = SparkSession.active()  # not getActiveSession, which returns None in a new thread
-    except (PySparkRuntimeError, Py4JError, OSError):  # none, or none whose JVM answers
+    except Exception:  # none, or one whose JVM has ended, with an error of py4j or of the network
         return None
     stopped = not is_connect(session) and session.sparkContext._jsc is None
     return None if stopped else session

@@ -101,7 +101,7 @@ class ZygoteLink:
         try:
             with contextlib.suppress(ConnectionError):  # it has ended: its log tells more
                 write_frame(ours.fileno(), encode(program))
-            first = self._first()
+            first = self._receive()
         finally:
             overdue.cancel()
             overdue.join()  # it may be killing
@@ -221,8 +221,8 @@ class ZygoteLink:
             if failure := failure_of_silence(status_of(self.process.pid)):
                 return failure
 
-    def _first(self) -> FromZygote | None:
-        """Return the first message; None if the process ends without one.
+    def _receive(self) -> FromZygote | None:
+        """Wait for the next message and return it; None if the process ends without one.
 
         A process that an import has forked has the other end of the socket, too, and may live on.
         """

@@ -99,7 +99,11 @@ def test_runs_that_only_their_owner_may_read_hide_no_other_in_a_copy():
     fsspec.core.url_to_fs("local:///")  # imports modules, which the other user may not read
     with shared_folder() as (mine, _), tempfile.TemporaryDirectory() as searches:
         request = tensorboard_process.Request(
-            folder=f"local://{mine.parent}", several=True, hadoop=HadoopSettings(), reload=1
+            folder=f"local://{mine.parent}",
+            several=True,
+            hadoop=HadoopSettings(),
+            parent=os.getpid(),
+            reload=1,
         )
         with tensorboard_process._on_this_host(request, Path(searches)) as copy:
             wait_until((Path(searches) / mine.name).is_symlink)

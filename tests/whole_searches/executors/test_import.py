@@ -492,7 +492,7 @@ def test_an_unknown_argument_is_a_type_error(search, space):
         (None, "train: expected a function, got None"),
         (lambda: 0, "a function that accepts 'lr'"),
         (lambda rate: 0, "a function that accepts 'lr'"),
-        (lambda lr, /: 0, "a function that accepts 'lr'"),
+        (lambda lr, /: 0, "arguments that can be passed by name, got 'lr', by position only"),
         (needs_more, "a hyperparameter for its argument 'epochs'"),
         (cannot_be_pickled, "one that refers to 'lock'"),
     ],
