@@ -278,6 +278,19 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="stop"):
 Answer = Attempt | Wait | Stop
 
 
+def prepare(*kinds: Any) -> None:
+    """Build what msgspec keeps of kinds of messages; call it where a module defines them.
+
+    Otherwise msgspec builds it with the first message, and crashes the process where two threads
+    read the first one at once, if a message has others in it.
+    """
+    for kind in kinds:
+        msgspec.json.Decoder(kind, dec_hook=decode_hook)
+
+
+prepare(Answer, Next, Reports)
+
+
 def encode(message: Any) -> bytes:
     """Return a message as JSON."""
     return msgspec.json.encode(message, enc_hook=encode_hook)

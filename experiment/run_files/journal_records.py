@@ -13,7 +13,7 @@ from search.errors import shown
 from search.searcher import Selection
 from search.trial import Failure, FailureKind, Outcome, Trial
 from search.values import as_unicode
-from spark_jobs.messages import Attempt, ProtocolError, Report, from_json
+from spark_jobs.messages import Attempt, ProtocolError, Report, from_json, prepare
 
 WaitReason = Literal[
     "no trial yet", "nothing left", "gpu set aside", "host avoided", "too few slots"
@@ -173,6 +173,8 @@ class Selected(_Recorded, frozen=True, tag="selected"):
 
 
 Record = Begun | Joined | Left | Waiting | Planned | Lost | Reported | Finished | Selected
+
+prepare(Record)
 
 _KINDS: Mapping[Any, type[Record]] = {kind.__struct_config__.tag: kind for kind in get_args(Record)}
 

@@ -22,7 +22,7 @@ from experiment.version import __version__
 from search.direction import DirectionName
 from search.trial import Outcome
 from search.values import Params, ParamsLike, as_unicode
-from spark_jobs.messages import encode
+from spark_jobs.messages import encode, prepare
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.local_files import write_whole
 
@@ -178,6 +178,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         datetime.datetime.fromisoformat(self.ended).timestamp()  # see the manifest's
         if self.best is not None and self.best.value is None:
             raise ValueError("the best trial has no value")
+
+
+prepare(Manifest, Summary)
 
 
 def folder_name(name: str) -> str:

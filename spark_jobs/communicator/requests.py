@@ -12,6 +12,7 @@ import numpy as np
 
 from spark_jobs.communicator.arrays import Array, ArrayType, as_bytes, type_of
 from spark_jobs.communicator.connection import Connection
+from spark_jobs.messages import prepare
 
 Apply = Callable[[Array, Array], object]
 
@@ -49,6 +50,9 @@ class Reply(msgspec.Struct, frozen=True):
     version: int
     array: ArrayType | None = None
     problem: str = ""
+
+
+prepare(Reply)
 
 
 class Published(msgspec.Struct, frozen=True):

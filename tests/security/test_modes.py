@@ -1,4 +1,7 @@
-"""Only the user can read a run: folders have mode 0700 and files 0600, on HDFS too."""
+"""Only the user can read a run: folders have mode 0700 and files 0600, on HDFS too.
+
+Copies of data have mode 0400.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,11 @@ FROM_TRAIN = "of-train"
 """The prefix of the names of files that the train function writes itself."""
 
 
-def open_to_others(folder: Path) -> dict[str, str]:
-    """Return paths in a folder without mode 0700 or 0600, except the train function's."""
+def open_to_others(folder: Path, *, copies: bool = False) -> dict[str, str]:
+    """Return paths in a folder without mode 0700 or 0600, except the train function's.
+
+    With `copies` it is a cache, whose files have mode 0400, but for the locks.
+    """
     found = {}
     # A running search may remove some: unlike `rglob`, `os.walk` goes on then.
     walk = os.walk(folder)
@@ -34,7 +40,8 @@ def open_to_others(folder: Path) -> dict[str, str]:
     for path in [folder, *below]:
         with contextlib.suppress(FileNotFoundError):
             kind = path.lstat().st_mode
-            wanted = 0o700 if stat.S_ISDIR(kind) else 0o600
+            wanted = 0o400 if copies and path.suffix != ".lock" else 0o600
+            wanted = 0o700 if stat.S_ISDIR(kind) else wanted
             if stat.S_IMODE(kind) != wanted and not path.name.startswith(FROM_TRAIN):
                 found[str(path)] = oct(kind)
     return found
@@ -92,7 +99,7 @@ def test_a_run_on_this_host_is_its_users_alone(sparks, tmp_path, isolation):
     root = Path(result.logdir)
     assert open_to_others(root) == {}
     assert not RunPaths(root).secrets.exists()
-    assert open_to_others(cache) == {}
+    assert open_to_others(cache, copies=True) == {}
     assert {path.name.rpartition(".")[2] for path in cache.iterdir()} > {"lock"}
     # The train function's files follow its own umask, in folders that are closed to others.
     [umask] = {trial.metrics["umask"] for trial in result.trials if trial.metrics}
@@ -169,7 +176,7 @@ def test_a_run_on_hdfs_is_its_users_alone(sparks, hdfs, tmp_path, monkeypatch):
     assert modes == {("DIRECTORY", "700"), ("FILE", "600")}
     names = [path for path, _, _ in client.walk(f"{home}/runs")]
     assert any(name.endswith("of-train-folder") for name in names)
-    assert open_to_others(cache) == {}
+    assert open_to_others(cache, copies=True) == {}
     with opened(result.logdir, ".*") as reader:  # the copy that is read on this host
         assert open_to_others(reader.paths.root) == {}
     client._session.close()

@@ -1,5 +1,7 @@
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -415,3 +417,41 @@ def test_usual_first_words_are_not_changed():
         detour="slow",
     )
     assert decode(encode(hello.cut()), Hello) == hello.cut() == hello
+
+
+READ = """
+import sys
+
+import msgspec
+
+from experiment.run_files.journal_records import Record
+from experiment.run_files.manifest import Manifest, Summary
+from spark_jobs.communicator.in_step.calls import Call
+from spark_jobs.communicator.requests import Reply
+from spark_jobs.messages import Answer, Next, Reports
+
+asked = []
+
+
+def note(frame, event, argument):
+    if event == "call" and frame.f_code.co_name == "get_class_annotations":
+        asked.append(kind)
+
+
+sys.setprofile(note)
+for kind in (Record, Manifest, Summary, Call, Reply, Answer, Next, Reports):
+    try:
+        msgspec.json.decode(b"{}", type=kind)
+    except msgspec.ValidationError:
+        pass
+sys.setprofile(None)
+print(asked)
+"""
+
+
+def test_messages_with_others_in_them_are_built_before_threads_read_them():
+    """Else msgspec builds them with the first one, and two threads at once crash the process."""
+    ran = subprocess.run(
+        [sys.executable, "-c", READ], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert ran.stdout == "[]\n"

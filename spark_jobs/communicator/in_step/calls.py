@@ -7,6 +7,7 @@ from itertools import zip_longest
 import msgspec
 
 from spark_jobs.communicator.arrays import ArrayType
+from spark_jobs.messages import prepare
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     arrays: tuple[ArrayType, ...] = ()
     rank: int
+
+
+prepare(Call)
 
 
 def difference(one: Call, other: Call) -> str:

@@ -24,8 +24,6 @@ from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.channel.exchange import ChannelLost, SlotChannel
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.channel.reporter import Reporter
-from spark_jobs.communicator.in_step.calls import Call
-from spark_jobs.communicator.mesh import Hello as MemberHello
 from spark_jobs.messages import Attempt, Gang, Heard, Hello, Next, Stop, decode, encode
 from spark_jobs.run_folder import writing
 from spark_jobs.run_folder.paths import RunPaths
@@ -587,11 +585,6 @@ def member():
             with connected(attempt(rank=0).gang, time_limits.CONNECT):
                 ended.wait()
 
-        for kind in (
-            MemberHello,
-            Call,
-        ):  # msgspec may crash where two threads read one first at once
-            msgspec.json.Decoder(kind)
         first = stack.enter_context(ThreadPoolExecutor(1)).submit(worker_0)
         stack.callback(ended.set)
         yield attempt
