@@ -279,10 +279,10 @@ Answer = Attempt | Wait | Stop
 
 
 def prepare(*kinds: Any) -> None:
-    """Build what msgspec keeps of kinds of messages; call it where a module defines them.
+    """Let msgspec inspect kinds of messages; call it in the module that defines them.
 
-    Otherwise msgspec builds it with the first message, and crashes the process where two threads
-    read the first one at once, if a message has others in it.
+    Otherwise msgspec inspects a kind when it reads the first message, and crashes the process if
+    two threads do so at once and the message has others in it.
     """
     for kind in kinds:
         msgspec.json.Decoder(kind, dec_hook=decode_hook)

@@ -37,7 +37,7 @@ class Renames:
         self._files = files
         self._attempt = attempt
         self._parts: dict[str, Location] = {}
-        # Never used again, so that who follows an old list moves no part of a later checkpoint.
+        # No number is used again, so whoever follows an old list moves no part of a later checkpoint.
         self._numbers = itertools.count()
         self._is_listed = False
         self._unanswered = ""  # what may have got its name, though there was no answer
@@ -50,7 +50,7 @@ class Renames:
         return self._parts[name]
 
     def write_list(self, names: Collection[str]) -> None:
-        """Write the list, unless it is there, or there is but one file."""
+        """Write the list, unless it is there; a single file needs none."""
         if len(names) > 1 and not self._is_listed:
             renames = {self._parts[name].name: name for name in names}
             listed = self._attempt.below(f"{PARTS}/{LIST}")
@@ -77,9 +77,9 @@ class Renames:
 
 
 def finish_renames(files: WritableFiles, attempt: Location) -> None:
-    """Do the renames of the list in an attempt's folder that are left to do.
+    """Finish the renames that an attempt has listed in its folder, if there are any.
 
-    The attempt may be doing them, too, if it is not lost.
+    If the attempt is not lost after all, it may be doing them at the same time.
 
     Raises:
         OSError: A file cannot be renamed.

@@ -7,7 +7,6 @@ broken connection for the end of the file; this module adds what is missing.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import errno
 import logging
 import os
@@ -38,6 +37,13 @@ from spark_jobs.storage.files import (
     wrong_length,
 )
 from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.hdfs_errors import (
+    is_transient,
+    is_unknown_name,
+    root_cause,
+    server_of,
+    untrusted,
+)
 from spark_jobs.storage.locations import Location
 
 T = TypeVar("T")
@@ -48,34 +54,6 @@ _LONGEST_PAUSE = 3.0  # seconds between two tries
 _SAY = 5.0  # seconds without an answer after which the user is warned
 
 _LOGGER = logging.getLogger("experiment")
-
-# OpenSSL's errors of a certificate that a wrong clock may cause.
-_OUT_OF_TIME = ("certificate has expired", "certificate is not yet valid")
-
-# Errors of a NameNode that starts or fails over, and of missing DataNodes.
-_TRANSIENT = {
-    "BlockMissingException",
-    "ConnectException",
-    "EOFException",
-    "LeaseExpiredException",
-    "NoRouteToHostException",
-    "NotReplicatedYetException",
-    "ReplicaNotFoundException",
-    "RetriableException",
-    "SafeModeException",
-    "SocketException",
-    "SocketTimeoutException",
-    "StandbyException",
-}
-_TRANSIENT_TEXTS = (
-    "All datanodes",
-    "Bad connect ack",
-    "Could not obtain block",
-    "Failed to find datanode",
-    "No active and not excluded nodes",
-    "Unable to close file",
-    "could only be written to 0 of",
-)
 
 
 class WebHdfs:
@@ -275,8 +253,8 @@ class WebHdfs:
                 f"{location}: the server at {self._where} is no WebHDFS; is the address right?"
             ) from None
         except requests.exceptions.SSLError as error:
-            if "CERTIFICATE" in _root_cause(error).upper():
-                raise _untrusted(location, error) from None
+            if "CERTIFICATE" in root_cause(error).upper():
+                raise untrusted(location, error) from None
             raise self._unreachable(location, error) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             raise self._unreachable(location, error) from None
@@ -287,7 +265,7 @@ class WebHdfs:
             _LOGGER.warning(
                 "%s does not answer (%s); retrying for %g s",
                 self._datanode(error) or self._where,
-                _root_cause(error),
+                root_cause(error),
                 self._patience,
             )
 
@@ -313,7 +291,7 @@ class WebHdfs:
 
     def _unreachable(self, location: Location, error: Exception) -> OSError:
         """Return a StoreUnavailable if HDFS may answer later, else an OSError."""
-        reason = _root_cause(error)
+        reason = root_cause(error)
         kind = StoreUnavailable if self._is_transient(error) else OSError
         if datanode := self._datanode(error):
             return kind(
@@ -328,13 +306,13 @@ class WebHdfs:
     def _is_transient(self, error: BaseException) -> bool:
         # The name of a DataNode, or of one of two NameNodes, may be gone since it has died. Without
         # any NameNode that has a known name, the address is wrong.
-        if _is_unknown(error):
+        if is_unknown_name(error):
             return not self._namenodes <= self._client.unknown
-        return _is_transient(error)
+        return is_transient(error)
 
     def _datanode(self, error: BaseException) -> str:
         """Return the DataNode that a failed request went to; '' for a NameNode, or if unknown."""
-        server = _server(error)
+        server = server_of(error)
         return "" if not server or server in self._namenodes else f"the DataNode {server}"
 
 
@@ -372,32 +350,11 @@ class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
                 **kwargs,
             )
         except requests.ConnectionError as error:
-            if _is_unknown(error):
-                self.unknown.add(_server(error))
+            if is_unknown_name(error):
+                self.unknown.add(server_of(error))
             raise
         self.unknown.discard(urlsplit(url).netloc.lower())
         return answer
-
-
-def _is_unknown(error: BaseException) -> bool:
-    """Return whether the name of a server is not known."""
-    return _root_cause(error).startswith("Name or service not known")
-
-
-def _server(error: BaseException) -> str:
-    """Return the host and port that a failed request went to; '' if unknown."""
-    request = getattr(error, "request", None)
-    return "" if request is None else urlsplit(str(request.url)).netloc.lower()
-
-
-def _untrusted(location: Location, error: requests.exceptions.SSLError) -> OSError:
-    server = _server(error) or "the cluster"
-    cause = _root_cause(error)
-    advice = "set REQUESTS_CA_BUNDLE, on executors too, to a file with the signer's certificate"
-    if any(words in cause for words in _OUT_OF_TIME):
-        now = datetime.datetime.now(datetime.UTC)
-        advice = f"the clock of this host says {now:%Y-%m-%d %H:%M} UTC; is it right?"
-    return OSError(f"{location}: the certificate of {server} is not trusted ({cause}); {advice}")
 
 
 def _upto_problem(data: Iterator[bytes], problems: list[OSError]) -> Iterator[bytes]:
@@ -419,38 +376,3 @@ def _status(location: Location, entry: dict[str, Any]) -> FileStatus:
         is_folder=folder,
         modified=changed / 1000,
     )
-
-
-def _is_transient(error: BaseException) -> bool:
-    if isinstance(error, hdfs.HdfsError):
-        text = str(error)
-        return error.exception in _TRANSIENT or any(part in text for part in _TRANSIENT_TEXTS)
-    if isinstance(error, requests.exceptions.InvalidURL):
-        return False
-    if isinstance(error, requests.exceptions.SSLError):
-        return "EOF" in _root_cause(error)  # from a server that was terminated
-    return isinstance(
-        error,
-        requests.ConnectionError
-        | requests.Timeout
-        | requests.exceptions.ChunkedEncodingError
-        | urllib3.exceptions.HTTPError
-        | ConnectionError
-        | TimeoutError,
-    )
-
-
-def _root_cause(error: BaseException) -> str:
-    """Return the root cause of an error of requests or urllib3 in a few words."""
-    seen: set[int] = set()
-    while id(error) not in seen:
-        seen.add(id(error))
-        inner = getattr(error, "reason", None) or error.__cause__ or error.__context__
-        nested = next((arg for arg in error.args if isinstance(arg, BaseException)), None)
-        found = inner if isinstance(inner, BaseException) else nested
-        if found is None:
-            break
-        error = found
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return without_token(str(error).split("\n")[0][:200]) or type(error).__name__

@@ -449,8 +449,8 @@ print(asked)
 """
 
 
-def test_messages_with_others_in_them_are_built_before_threads_read_them():
-    """Else msgspec builds them with the first one, and two threads at once crash the process."""
+def test_messages_with_others_in_them_are_inspected_before_threads_read_them():
+    """Otherwise two threads that read the first one at once crash the process."""
     ran = subprocess.run(
         [sys.executable, "-c", READ], stdout=subprocess.PIPE, text=True, check=True
     )

@@ -192,6 +192,15 @@ def test_a_port_that_another_program_has_is_the_machines_failure(tmp_path):
     )
 
 
+def check_cannot_connect(folder, why):
+    attempt, _ = attempts()
+    outcome = member(b"no pickle", attempt, folder)
+    assert outcome.error.kind == "machine"
+    assert not outcome.error.unreached
+    expected = f"worker 0 at {attempt.gang.members[0]} cannot connect ({why})"
+    assert outcome.error.message == expected
+
+
 def test_a_host_that_can_start_no_further_thread_is_the_machines_failure(tmp_path, monkeypatch):
     def start(thread):
         if thread.name == "gang-listener":
@@ -200,12 +209,7 @@ def test_a_host_that_can_start_no_further_thread_is_the_machines_failure(tmp_pat
 
     starts = threading.Thread.start
     monkeypatch.setattr(threading.Thread, "start", start)
-    attempt, _ = attempts()
-    outcome = member(b"no pickle", attempt, tmp_path)
-    assert outcome.error.kind == "machine"
-    assert not outcome.error.unreached
-    expected = f"worker 0 at {attempt.gang.members[0]} cannot connect (can't start new thread)"
-    assert outcome.error.message == expected
+    check_cannot_connect(tmp_path, "can't start new thread")
 
 
 def test_a_host_without_file_descriptors_is_no_taken_port(tmp_path, monkeypatch):
@@ -213,12 +217,7 @@ def test_a_host_without_file_descriptors_is_no_taken_port(tmp_path, monkeypatch)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(gang_connections, "bound", bound)
-    attempt, _ = attempts()
-    outcome = member(b"no pickle", attempt, tmp_path)
-    assert outcome.error.kind == "machine"
-    assert not outcome.error.unreached
-    expected = f"worker 0 at {attempt.gang.members[0]} cannot connect (Too many open files)"
-    assert outcome.error.message == expected
+    check_cannot_connect(tmp_path, "Too many open files")
 
 
 def test_a_port_of_the_framework_that_another_program_has_is_the_machines_failure(
