@@ -37,7 +37,7 @@ class Renames:
         self._files = files
         self._attempt = attempt
         self._parts: dict[str, Location] = {}
-        # No number is used again, so whoever follows an old list moves no part of a later checkpoint.
+        # No number is used again: whoever follows an old list moves no part of a later checkpoint.
         self._numbers = itertools.count()
         self._is_listed = False
         self._unanswered = ""  # what may have got its name, though there was no answer
