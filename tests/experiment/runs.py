@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import random
 import time
@@ -280,6 +281,13 @@ def make_run(
             write_result(paths, result)
         board.close(manifest.optimization_key, coordinator.trials.status)
     return paths.root
+
+
+def begun_at(root: Path, second: int) -> Path:
+    """Rename a run's folder as if it had begun at this second since 1970, and return it."""
+    name, _, unique = root.name.rsplit("-", 2)
+    began = datetime.datetime.fromtimestamp(second, datetime.UTC)
+    return root.rename(root.with_name(f"{name}-{began:%Y%m%dT%H%M%SZ}-{unique}"))
 
 
 def make_coordinator(

@@ -76,6 +76,7 @@ ALLOWED = {
     ("experiment/display/tensorboard_server.py", "tensorboard", "subprocess.Popen"): COMMAND,
     ("spark_jobs/messages.py", "decode", "dec_hook"): PLAIN_VALUES,
     ("spark_jobs/messages.py", "from_json", "dec_hook"): PLAIN_VALUES,
+    ("spark_jobs/messages.py", "prepare", "dec_hook"): PLAIN_VALUES,
     ("experiment/run_files/loading.py", "_read_json", "dec_hook"): PLAIN_VALUES,
     ("spark_jobs/zygote/process.py", "OwnProcess.__init__", "subprocess.Popen"): COMMAND,
     ("spark_jobs/warm/asking.py", "_start_keeper", "subprocess.run"): COMMAND,

@@ -45,6 +45,7 @@ from tests.experiment.runs import (
     BOUNDS,
     TRACEBACK,
     begun,
+    begun_at,
     make_manifest,
     make_run,
     make_search,
@@ -429,8 +430,7 @@ def test_the_refusal_of_a_folder_of_runs_names_the_newest(tmp_path):
         f"got {str(tmp_path)!r}, which is a folder of runs; "
         f"it holds 1 run, the newest is {str(first)!r}"
     )
-    second = make_run(tmp_path, trials=3)
-    os.utime(second / "manifest.json", (1, 1))
+    begun_at(make_run(tmp_path, trials=3), 1)
     assert refusal(tmp_path).endswith(f"it holds 2 runs, the newest is {str(first)!r}")
 
 
@@ -699,11 +699,18 @@ def test_runs_are_found_in_the_order_of_age_the_newest_last(tmp_path):
     assert find_runs(place(tmp_path)) == []
     with pytest.raises(FileNotFoundError):
         find_runs(place(tmp_path / "nowhere"))
-    roots = [make_run(tmp_path, trials=1, failed=()) for _ in range(3)]
     (tmp_path / "other").mkdir()
     (tmp_path / "manifest.json").touch()
-    for root, age in zip(roots, (20, 30, 10), strict=True):
-        os.utime(root / "manifest.json", (age, age))
+    second, third, first = (
+        begun_at(make_run(tmp_path, trials=1, failed=()), time) for time in (20, 30, 10)
+    )
+    assert find_runs(place(tmp_path)) == [place(root) for root in (first, second, third)]
+
+
+def test_runs_that_began_in_the_same_second_are_ordered_by_their_manifests(tmp_path):
+    roots = [begun_at(make_run(tmp_path, trials=1, failed=()), 10) for _ in range(3)]
+    for root, time in zip(roots, (20, 30, 10), strict=True):
+        os.utime(root / "manifest.json", (time, time))
     assert find_runs(place(tmp_path)) == [place(root) for root in (roots[2], roots[0], roots[1])]
 
 

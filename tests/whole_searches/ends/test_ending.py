@@ -305,7 +305,9 @@ result = experiment.launch(
     spark, train, {"x": [0, 1, 2, 3]}, logdir=folder / "runs", preload=(), verbose=0
 )
 print(result.problem, [trial.status for trial in result.trials], flush=True)
-print(list(spark.sparkContext.statusTracker().getActiveJobsIds()), flush=True)
+while jobs := list(spark.sparkContext.statusTracker().getActiveJobsIds()):
+    time.sleep(0.01)  # Spark tells of the end of a job some time after it
+print(jobs, flush=True)
 spark.stop()
 """
 ENDED = ["finished", "cancelled", "cancelled"]

@@ -398,7 +398,7 @@ def test_a_search_that_was_ended_with_a_gang_out_is_resumed(spark, logdir, pids,
 
 # Its second trial hangs unless the folder has a file `may end`.
 PROGRAM = """
-import os, pathlib, sys, threading
+import os, pathlib, sys, threading, time
 import experiment
 from pyspark.sql import SparkSession
 folder = pathlib.Path(sys.argv[1])
@@ -421,7 +421,9 @@ run = experiment.launch(
     verbose=0,
 )
 print(run.problem, [(trial.status, trial.attempt) for trial in run.trials], flush=True)
-print(list(spark.sparkContext.statusTracker().getActiveJobsIds()), flush=True)
+while jobs := list(spark.sparkContext.statusTracker().getActiveJobsIds()):
+    time.sleep(0.01)  # Spark tells of the end of a job some time after it
+print(jobs, flush=True)
 spark.stop()
 """
 

@@ -42,7 +42,8 @@ def test_jobs_run_concurrently_and_end_one_by_one(make, tmp_path):
         assert jobs.requested == 2
         assert not jobs.wait(0)
         assert jobs.take_ended() == []
-        (tmp_path / "2").write_text("no more memory")
+        (tmp_path / "text").write_text("no more memory")
+        (tmp_path / "text").rename(tmp_path / "2")  # whole from its first moment
         wait_until(lambda: not jobs.wait(0.05) and jobs.take_ended())
         assert "no more memory" in str(jobs.error)
         assert len(jobs.failed_hosts) == 1
