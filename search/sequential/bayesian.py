@@ -18,6 +18,7 @@ from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.sequential.promising import Promising
 from search.sequential.sequential_search import SequentialSearch
+from search.space.domains import is_unordered
 from search.space.sampling import latin_hypercube, random_point
 from search.trial import Outcome, Trial
 from search.values import identity
@@ -68,7 +69,9 @@ class BayesianOptimization:
 class BayesianSearch(SequentialSearch):
     """Bayesian optimisation with a Gaussian process, for tens to a few hundreds of costly trials.
 
-    The first trials are `points`, then a Latin hypercube, until there are `DESIGN` configurations,
+    The first trials are `points`, then the middle of the space with a random value of each
+    unordered choice, since bounds are put around what is expected to be good (so begin Ax and
+    Vizier, too; Song et al. 2024), then a Latin hypercube, until there are `DESIGN` configurations,
     prior observations included. From then on a trial is the point of the largest expected
     improvement over the best under a Gaussian process: Matern 5/2, a length scale per
     hyperparameter, and a noise term.
@@ -113,9 +116,17 @@ class BayesianSearch(SequentialSearch):
         self._evidence = Evidence(list(self._space.values()), len(self._goal.each))
         self._promising = Promising(self._space, self._rng, self._may_try)
         count = max(DESIGN - len(self._points) - len(problem.known), 0)
-        self._design = latin_hypercube(count, len(self._space), problem.rng)
+        self._design = self._first_points(count, problem.rng)
         self._acquisitions: dict[int, float] = {}  # of trials in flight that the model proposed
         self._take_known(problem.known)
+
+    def _first_points(self, count: int, rng: random.Random) -> list[list[float]]:
+        """Return so many points: the middle of the space, then a Latin hypercube."""
+        if not count:
+            return []
+        domains = self._space.values()
+        middle = [rng.random() if is_unordered(domain) else 0.5 for domain in domains]
+        return [middle, *latin_hypercube(count - 1, len(domains), rng)]
 
     def ask(self) -> Trial | None:
         """Return the next trial: a design point, or the most promising one."""

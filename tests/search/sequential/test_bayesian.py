@@ -111,11 +111,26 @@ def test_more_trials_may_be_in_flight_than_a_model_needs_values():
         assert searcher.ask() is not None
 
 
-def test_the_first_trials_fill_a_latin_hypercube():
+def test_the_first_trials_are_the_middle_and_a_latin_hypercube():
     trials = trials_of(make(samples=DESIGN), evaluated_by(bowl))
+    assert trials[0].params == dict.fromkeys(PLANE, 0.5)
     for name in PLANE:
-        slices = sorted(math.floor(trial.params[name] * DESIGN) for trial in trials)
-        assert slices == list(range(DESIGN))
+        slices = sorted(math.floor(trial.params[name] * (DESIGN - 1)) for trial in trials[1:])
+        assert slices == list(range(DESIGN - 1))
+
+
+def test_the_middle_has_the_middle_of_scales_and_a_random_unordered_choice():
+    domains = {
+        "rate": Float(1e-4, 1.0, log=True),
+        "units": Integer(1, 9),
+        "size": Choice([8, 16, 32], ordered=True),
+        "kind": Choice(["a", "b", "c"]),
+    }
+    middles = [make(Space(domains), seed=seed).ask().params for seed in range(30)]
+    rates = [middle.pop("rate") for middle in map(dict, middles)]
+    assert rates == pytest.approx([1e-2] * 30)
+    assert {(middle["units"], middle["size"]) for middle in middles} == {(5, 16)}
+    assert {middle["kind"] for middle in middles} == set("abc")
 
 
 def test_no_configuration_is_tried_twice():
