@@ -23,9 +23,10 @@ def state_of(run: Run) -> str:
     state = f"not ended, last update {_ago(max(path.stat().st_mtime for path in files))}"
     if owner is None:
         return state
-    if owner.alive is None:
+    if not owner.is_gone:
         return f"{state}, last sign of life of its driver ({owner}) {_ago(owner.seen)}"
-    return f"{state}, its driver ({owner}) is gone"
+    gone = f"{state}, its driver ({owner}) is gone"
+    return gone if owner.alive is False else f"{gone}: last sign of life {_ago(owner.seen)}"
 
 
 def _ago(when: float) -> str:
@@ -43,7 +44,7 @@ def may_run(run: Run) -> bool:
     owner = owner_of(run.paths)
     if owner is None:  # released; or never taken, if there are no owner files
         return not run.ended and not run.paths.owners.is_dir()
-    return not run.ended if owner.alive is None else owner.alive
+    return owner.alive or not (run.ended or owner.is_gone)
 
 
 def how_to_continue(run: Run) -> str:

@@ -64,8 +64,20 @@ def main(arguments: Sequence[str], program: str = "python -m experiment") -> int
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader has ended, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+    except OSError as error:  # such as a full disk, or a file of another user
+        _print_error(str(error))
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
+        return 2
     return 0
+
+
+def _drop_output() -> None:
+    """Let Python's exit not fail to write what is left of the output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def command_parser(program: str) -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from experiment.results.tables import columns_of_params
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import load
@@ -26,7 +27,10 @@ def export(run: str, *, as_csv: bool) -> None:
     result = load(run)
     if as_csv:
         # All text in quotes: otherwise a lone carriage return would be read as the end of a line.
-        text = result.to_pandas().to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
+        frame = result.to_pandas()
+        for name in columns_of_params(result):  # pandas writes None as it writes a missing one
+            frame[name] = frame[name].map(lambda value: "None" if value is None else value)
+        text = frame.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
         text = as_unicode(text)  # the folder may be no UTF-8
         sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
         return

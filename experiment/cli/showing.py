@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiment.cli.activity import how_to_continue, state_of
+from experiment.cli.activity import how_to_continue, running_on, state_of
 from experiment.cli.console import print_best, print_facts, print_table
 from experiment.display.description import arguments_of_algorithm, domain_in_words
 from experiment.display.logs import last_attempt
@@ -89,7 +89,10 @@ def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
         more = len(result.failed) - len(failed)
         title = "Failed trials" + (f", {more} more not shown" if more else "")
         print_table(("trial", "error", "hyperparameters"), rows, title)
-        print(printable(f"A traceback: {command('show', run.paths.shown())} {failed[0].id}"))
+        for trial in result.failed:
+            if trial.error is not None and trial.error.traceback:
+                print(printable(f"A traceback: {command('show', run.paths.shown())} {trial.id}"))
+                break
     if ignored:
         rows = [(str(found.trial), str(found.attempt), found.why) for found in ignored]
         print_table(("trial", "attempt", "why"), rows, "Ignored outcomes")
@@ -113,26 +116,35 @@ def _arguments(run: Run) -> str:
 def _show_trial(run: Run, trial: int) -> None:
     ended = next((t for t in run.result.trials if t.id == trial), None)
     if ended is not None:
-        facts = _facts_of_result(ended, run.result, _places(run, trial))
+        facts = _facts_of_result(ended, run.result, _places(run, trial, ended.logdir))
     else:
         attempts = (*run.running, *run.waiting)
         attempt = next((attempt for attempt in attempts if attempt.trial.id == trial), None)
         if attempt is None:
             raise no_trial(run, trial)
         waiting = attempt in run.waiting
-        facts = _facts_of_attempt(attempt, waiting=waiting) | _places(run, trial)
+        facts = _facts_of_attempt(run, attempt, waiting=waiting) | _places(run, trial)
     print_facts(facts)
     if ended is not None and ended.error is not None and ended.error.traceback:
         print(printable(ended.error.traceback, keep="\n\t"))
 
 
-def _places(run: Run, trial: int) -> dict[str, str]:
-    """Return where the files of a trial are, as facts."""
-    newest = last_attempt(run.paths, trial)
+def _places(run: Run, trial: int, folder: str | None = None) -> dict[str, str]:
+    """Return where the files of a trial are, as facts.
+
+    Args:
+        run: The run.
+        trial: The trial's number.
+        folder: The folder of the attempt that counts; None for the newest one.
+    """
+    try:
+        newest = last_attempt(run.paths, trial)
+    except PermissionError:  # the journal's facts do not need it
+        return {}
     if newest is None:
         return {}
     output = f"{command('logs', run.paths.shown())} {trial}"
-    return {"folder": run.paths.shown(newest.folder), "output": output}
+    return {"folder": folder or run.paths.shown(newest.folder), "output": output}
 
 
 def _facts_of_result(trial: TrialResult, result: Result, places: dict[str, str]) -> dict[str, str]:
@@ -159,8 +171,9 @@ def _facts_of_result(trial: TrialResult, result: Result, places: dict[str, str])
     return first | named | last
 
 
-def _facts_of_attempt(attempt: Attempt, *, waiting: bool) -> dict[str, str]:
-    trial, status = attempt.trial, "running"
+def _facts_of_attempt(run: Run, attempt: Attempt, *, waiting: bool) -> dict[str, str]:
+    trial = attempt.trial
+    status = "running" if running_on(run.paths) else "running at the last update"
     if waiting:
         status = f"waiting to run again, after attempt {attempt.number - 1}"
     params = hyperparameters(trial.params)

@@ -84,8 +84,9 @@ def arguments_of_algorithm(manifest: Manifest) -> str:
 
     Those of `experiment.run` begin with the name of the algorithm.
     """
-    chosen = {"searcher": manifest.algorithm.get("type")} if manifest.call == "run" else {}
-    given = {name: value for name, value in manifest.algorithm.items() if name != "bounds"}
+    arguments = manifest.arguments
+    chosen = {"searcher": arguments.get("type")} if manifest.call == "run" else {}
+    given = {name: value for name, value in arguments.items() if name != "bounds"}
     return as_arguments(chosen | given)
 
 

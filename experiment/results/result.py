@@ -71,7 +71,8 @@ class Result(ScoredTrials):
         if that is taken, NaN for a trial without it; `metrics.<key>` for each number returned;
         max_steps (of `hyperband_search`), seconds, error, reason (if a trial was stopped), logdir.
         With several objectives, which are among the metrics, on_front (True or False) replaces
-        value. A column with an integer beyond 2^53, which a float would round, has dtype object.
+        value. A column has dtype object if it has an integer beyond 2^53, which a float would
+        round, or a hyperparameter that is None, which would become NaN.
         """
         return frame_of(self)
 

@@ -59,7 +59,15 @@ def table_of(
     objectives = result.objectives or [result.objective]
     others = [name for name in metrics if name not in objectives]
     titles = [*result.objective_titles, *(["front"] if result.objectives else [])]
-    head = ["trial", *titles, *names, *others, "seconds", "status"]
+    last = ["seconds", "status"]
+    fixed = {"trial", *titles, *last}
+    head = [
+        "trial",
+        *titles,
+        *(unambiguous(name, fixed.union(others)) for name in names),
+        *(unambiguous(name, fixed, "metrics") for name in others),
+        *last,
+    ]
     front = {trial.id for trial in result.front}
     rows = [
         [
@@ -87,14 +95,29 @@ def frame_of(result: ScoredTrials) -> pandas.DataFrame:
     import pandas
 
     front = {trial.id for trial in result.front} if result.objectives else None
-    first = ("trial", "status", "value" if front is None else "on_front")
+    first = _first_columns(result)
     rows = [_row(trial, front, (*first, *_LAST_COLUMNS)) for trial in result.trials]
+    given = columns_of_params(result)
     columns = {}
     for name in _columns(rows, first):
         values = [row.get(name, math.nan) for row in rows]
-        inexact = any(isinstance(each, int) and abs(each) > LARGEST_INTEGER for each in values)
-        columns[name] = pandas.Series(values, dtype=object if inexact else None)
+        changed = any(
+            (value is None and name in given)
+            or (isinstance(value, int) and abs(value) > LARGEST_INTEGER)
+            for value in values
+        )
+        columns[name] = pandas.Series(values, dtype=object if changed else None)
     return pandas.DataFrame(columns)
+
+
+def columns_of_params(result: ScoredTrials) -> set[str]:
+    """Return the names of the columns of hyperparameters in `frame_of`."""
+    others = (*_first_columns(result), *_LAST_COLUMNS)
+    return {unambiguous(name, others) for trial in result.trials for name in trial.params}
+
+
+def _first_columns(result: ScoredTrials) -> tuple[str, ...]:
+    return ("trial", "status", "on_front" if result.objectives else "value")
 
 
 def _row(

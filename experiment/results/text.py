@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import shutil
@@ -73,7 +74,20 @@ def hyperparameters(params: Mapping[str, Any]) -> str:
 
 def as_arguments(given: Mapping[str, Any]) -> str:
     """Return arguments as in a call, without the `type` of what is called."""
-    return ", ".join(f"{name}={value!r}" for name, value in given.items() if name != "type")
+    return ", ".join(f"{name}={literal(value)}" for name, value in given.items() if name != "type")
+
+
+def literal(value: Any) -> str:
+    """Return an expression of Python; repr has none for infinity and NaN."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k!r}: {literal(v)}' for k, v in value.items())}}}"
+    return repr(value)
 
 
 def duration(seconds: float) -> str:

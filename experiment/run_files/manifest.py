@@ -121,6 +121,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         # ValueError for any other text, and for times that have no seconds since 1970.
         datetime.datetime.fromisoformat(self.created).timestamp()
+        _ = self.arguments  # ValueError for points that are none
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """`algorithm`, with the hyperparameters of its points as the search got them."""
+        points = [dict(Params.from_json(point)) for point in self.algorithm.get("points", ())]
+        return self.algorithm | ({"points": points} if points else {})
 
     @property
     def of_calls(self) -> bool:

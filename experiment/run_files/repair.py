@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 from experiment.run_files.journal import JournalDamaged, read_journal, segment_name, segment_numbers
-from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.run_folder.paths import RESULT, RunPaths
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.locations import Location
 
@@ -39,6 +39,8 @@ def is_damaged(paths: RunPaths) -> bool:
 def repair_journal(paths: RunPaths, files: WritableFiles) -> Repair | None:
     """Cut the journal of a run before its first damage; return None if it has none.
 
+    The run's summary is removed: it counts trials that are cut.
+
     The segments with the damage and after it are kept as `000001.jsonl.damaged`. The cut comes
     last, so an interrupted repair leaves a journal with the same damage.
 
@@ -54,6 +56,7 @@ def repair_journal(paths: RunPaths, files: WritableFiles) -> Repair | None:
         for _ in read_journal(paths.journal, paths.shown()):
             records += 1
     except JournalDamaged as damage:
+        files.remove(Location.parse(paths.shown()).below(RESULT))
         return Repair(damage, records, _cut(paths, files, damage))
     return None
 

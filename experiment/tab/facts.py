@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, Literal
 
 from experiment.results.status import seconds_of
-from experiment.results.text import printable
+from experiment.results.text import literal, printable
 from experiment.run_files.loading import Run
 from experiment.run_files.manifest import Manifest, Summary
 from experiment.run_files.ownership import owner_of
@@ -32,9 +32,11 @@ def state_of(paths: RunPaths, *, ended: bool, problem: str | None) -> State:
     if ended:
         return "finished" if problem is None else "ended early"
     owner = owner_of(paths)
-    if owner is None or owner.alive is None:
+    if owner is None:
         return "unknown"
-    return "running" if owner.alive else "driver gone"
+    if owner.is_gone:
+        return "driver gone"
+    return "running" if owner.alive else "unknown"
 
 
 def facts_of_ended(paths: RunPaths, manifest: Manifest, summary: Summary) -> dict[str, Any]:
@@ -104,13 +106,20 @@ def ended_at(summary: Summary) -> float:
     return _seconds(summary.ended)
 
 
+def _algorithm(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return type and arguments of an algorithm; its points are Python, as the call got them."""
+    if "points" not in arguments:
+        return arguments
+    return arguments | {"points": printable(literal(arguments["points"]))}
+
+
 def _facts_of_manifest(paths: RunPaths, manifest: Manifest) -> dict[str, Any]:
     several = isinstance(manifest.direction, dict)
     return {
         "title": printable(manifest.name),
         "description": printable(manifest.description, keep="\n"),
         "call": manifest.call,
-        "algorithm": manifest.algorithm,
+        "algorithm": _algorithm(manifest.arguments),
         "settings": {
             "seed": manifest.seed,
             "stopping": manifest.stopping,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
+from experiment.results.text import literal
 from search.space.spaces import LARGEST_INTEGER, Choice, Space
 
 _MOST_CHOICES = 1_000
@@ -62,18 +63,5 @@ def shown_space(space: Space | None) -> dict[str, dict[str, Any]]:
 
 def as_python(params: Mapping[str, Any]) -> str:
     """Return hyperparameters as a Python dict, one to a line, to copy into a program."""
-    lines = [f"    {name!r}: {_literal(value)},\n" for name, value in params.items()]
+    lines = [f"    {name!r}: {literal(value)},\n" for name, value in params.items()]
     return "{\n" + "".join(lines) + "}" if lines else "{}"
-
-
-def _literal(value: Any) -> str:
-    """Return an expression of Python; repr has none for infinity and NaN."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"float({str(value)!r})"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{k!r}: {_literal(v)}' for k, v in value.items())}}}"
-    return repr(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,14 +66,16 @@ def page_of_files(
     folder = attempt_name(trial, number)
     outputs = dict(_outputs(workers))
     missing, sizes, ends = "", dict[str, int](), dict[str, bytes]()
+    curves = []
     try:
+        curves = [] if has_link(paths.root, folder) else _curves(paths.root / folder)
         sizes, ends = files.look(folder, outputs.values())
     except OSError as error:  # the rest of the page does not need the store
         missing = printable(str(error))
     return {
-        "curves": [] if has_link(paths.root, folder) else _curves(paths.root / folder),
+        "curves": curves,
         "output": [
-            {"name": name, "text": printable(text, keep="\n\t")}
+            {"name": name, "text": printable(re.sub("\r\n?", "\n", text), keep="\n\t")}
             for name, path in outputs.items()
             if (text := ends.get(path, b"").decode(errors="replace"))
         ],

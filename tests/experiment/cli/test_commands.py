@@ -1,4 +1,5 @@
 import contextlib
+import csv
 import errno
 import io
 import json
@@ -31,6 +32,7 @@ from experiment.run_files.journal_records import Lost
 from search.fidelity.hyperband import Hyperband
 from search.space.spaces import Space
 from search.trial import Failure, Outcome, Trial
+from search.values import Params
 from spark_jobs.messages import GIVEN_UP, Attempt, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
@@ -225,6 +227,22 @@ def test_a_driver_on_another_host_is_shown_with_its_last_sign_of_life(call, tmp_
     assert re.search(r"s ago, last sign of life of its driver \(.* 5 min \d s ago$", rows["state"])
     assert "to continue" not in rows
     assert "asked to stop" in call("stop", root)
+
+
+def test_a_driver_on_another_host_is_gone_after_a_long_silence(call, refused, tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    elsewhere = {"boot": "0" * 32, "namespace": 1, "started": 1}
+    mark_as_owned(root, host="spark-7", origin=elsewhere)
+    mark = root / "owners" / "000001.json"
+    os.utime(mark, times=(0, mark.stat().st_mtime - 3600))
+    rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
+    assert re.search(
+        r", its driver \(host spark-7, pid \d+\) is gone: last sign of life 1 h 0 min ago$",
+        rows["state"],
+    )
+    assert rows["to continue"] == f"resume='{root}' continues it"
+    assert "expected a run in progress" in refused("stop", root)
+    assert not (root / "stop").exists()
 
 
 def test_the_list_shows_the_default_folder_by_default(call, tmp_path, monkeypatch):
@@ -472,6 +490,49 @@ def test_show_of_explicit_points_has_no_space(call, tmp_path):
     assert "Space" not in call("show", root)
 
 
+def test_show_has_points_as_the_call_got_them(call, tmp_path):
+    search = make_search(3, call="random_search")
+    point = Params({"layers": (64, 32), "clip": math.inf}).to_json()  # as `random_search` keeps it
+    search = replace(search, algorithm=dict(search.algorithm or {}) | {"points": [point]})
+    root = make_run(tmp_path, search=search)
+    rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
+    shown = "points=[{'layers': (64, 32), 'clip': float('inf')}]"
+    assert shown in rows["arguments"]
+
+
+def test_the_hint_at_a_traceback_names_a_trial_that_has_one(call, tmp_path):
+    def outcome(trial):
+        traceback = TRACEBACK if trial.id == 2 else ""
+        return Outcome.failed(trial.id, "lost executor", "gone", traceback, seconds=1.0)
+
+    root = make_run(tmp_path, trials=3, outcome_of=outcome)
+    assert re.search(r"A traceback: .* 2\n$", call("show", root))
+    root = make_run(tmp_path, trials=2, outcome_of=outcome)
+    assert "A traceback" not in call("show", root)
+
+
+def test_show_of_a_trial_does_not_need_its_folder(call, finished, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert ["status", "finished"] in rows_of(call("show", finished, 5))
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_in_a_sentence(refused, tmp_path):
+    root = make_run(tmp_path)
+    shutil.rmtree(root / "trials")
+    (root / "trials").touch()
+    assert "Not a directory" in refused("logs", root, 0)
+
+
+def test_a_full_disk_is_an_error_in_a_sentence(finished):
+    command = [sys.executable, "-m", "experiment", "export", "--json", finished]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "[Errno 28] No space left on device\n")
+
+
 def test_many_failures_are_cut_and_counted(call, tmp_path):
     root = make_run(tmp_path, trials=30, failed=range(30))
     assert "Failed trials, 10 more not shown" in call("show", root)
@@ -532,7 +593,9 @@ def test_show_of_a_failed_trial_has_its_traceback(call, finished):
 
 
 def test_show_of_a_trial_in_flight_or_retried(call, unfinished):
-    assert ["status", "running"] in rows_of(call("show", unfinished, 3))
+    assert ["status", "running at the last update"] in rows_of(call("show", unfinished, 3))
+    with owned_by_us(unfinished):
+        assert ["status", "running"] in rows_of(call("show", unfinished, 3))
     assert f"{RunPaths(unfinished).attempt(2, 2).folder}\n" in re.sub(
         " +\n", "\n", call("show", unfinished, 2)
     )
@@ -541,7 +604,7 @@ def test_show_of_a_trial_in_flight_or_retried(call, unfinished):
 def test_show_of_a_trial_that_waits_for_its_next_attempt(call, tmp_path):
     root = make_run(tmp_path, running=(2, 3), ended=False)
     paths = RunPaths(root)
-    assert ["status", "running"] in rows_of(call("show", root, 3))
+    assert ["status", "running at the last update"] in rows_of(call("show", root, 3))
     [segment] = paths.journal.glob("*.jsonl")
     with Journal(paths.journal) as journal:  # of a resumed search, which has no slot yet
         journal.append(begun(len(segment.read_bytes().splitlines()), trials=6))
@@ -1026,6 +1089,12 @@ def test_nested_values_are_lists_in_json(call, tmp_path):
     root = make_run(tmp_path, points=[point], failed=())
     [trial] = exported(call("export", "--json", root))
     assert trial["params"] == {"a": [1, ["inf", [None]]], "b": {"c": ["-inf"]}}
+
+
+def test_none_and_a_missing_hyperparameter_differ_in_csv(call, tmp_path):
+    root = make_run(tmp_path, points=[{"a": None}, {"a": 1}, {"b": 2}], failed=())
+    rows = list(csv.DictReader(io.StringIO(call("export", "--csv", root))))
+    assert [row["a"] for row in rows] == ["None", "1", ""]
 
 
 def test_the_epochs_of_short_trials_are_exported(call, tmp_path):

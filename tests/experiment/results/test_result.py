@@ -222,6 +222,14 @@ def test_an_integer_that_a_float_would_round_keeps_its_value(large, others):
     assert table.n.isna().tolist() == [False, not others]
 
 
+def test_a_hyperparameter_that_is_none_is_not_missing():
+    trials = [finished(0, 1.0, {"n": None}), finished(1, 2.0, {"n": 16}), finished(2, 3.0, {})]
+    table = maximum(*trials, failed(3, {"n": 4})).to_pandas()
+    assert table.n.tolist()[:2] == [None, 16]
+    assert math.isnan(table.n[2])
+    assert table.value.dtype == float
+
+
 def test_integers_that_some_trials_lack_are_floats_as_usual_in_pandas():
     table = maximum(finished(0, 1.0, {"n": 3}), finished(1, 2.0, {})).to_pandas()
     assert table.n.dtype == float
@@ -389,6 +397,14 @@ def test_the_table_of_the_best_has_scores_hyperparameters_and_metrics():
             ["1", "0.75", "0.333333", "(8, 8)", "1.5", "finished"],
         ],
     )
+
+
+def test_the_table_of_the_best_has_no_two_columns_of_one_name():
+    params, metrics = {"loss": "mse", "trial": 7, "lr": 0.1}, {"loss": 2.0, "seconds": 3.0}
+    result = Result([finished(0, 0.5, params, metrics)], Direction.MAX, "/runs", objective="score")
+    head, _ = table_of(result, result.trials)
+    names = ["params.loss", "params.trial", "lr", "loss", "metrics.seconds"]
+    assert head == ["trial", "score ↑", *names, "seconds", "status"]
 
 
 def test_the_arrow_of_the_table_shows_the_direction():

@@ -121,6 +121,13 @@ def test_records_before_the_damage_are_kept_and_the_rest_is_set_aside(paths, kin
     assert list(read_journal(paths.journal))[:kept] == whole[:kept]
 
 
+def test_a_run_that_had_ended_has_not_ended_once_its_journal_was_cut(paths):
+    assert experiment.load(paths.root).done == 4
+    change_line(4)(paths.journal)
+    assert main(["repair", str(paths.root)]) == 0
+    assert not paths.result.exists()
+
+
 def test_an_intact_journal_is_not_changed(paths, capsys):
     add(paths.journal / "000003.jsonl", b"torn")
     before = contents(paths.journal)

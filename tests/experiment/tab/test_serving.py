@@ -294,6 +294,13 @@ def test_what_a_trial_has_reported_is_shown_beside_large_files_of_its_own(
     assert get(make_tab(run), "/trial", run=run.name, trial=0)[1]["curves"] == shown
 
 
+def test_progress_bars_in_output_have_a_line_per_step(make_tab, tmp_path):
+    run = make_run(tmp_path)
+    (run / "trials" / "000000" / "stderr.log").write_bytes(b"\r 50%\r100%\r\nend\n")
+    page = get(make_tab(run), "/trial", run=run.name, trial=0)[1]
+    assert page["output"][-1] == {"name": "stderr", "text": "\n 50%\n100%\nend\n"}
+
+
 def test_output_that_is_a_link_is_not_followed(make_tab, tmp_path):
     run = make_run(tmp_path)
     log = run / "trials" / "000000" / "stdout.log"

@@ -60,7 +60,7 @@ export function categorical(title: string, values: Value[]): Scale {
 
 /** The scale of a hyperparameter: by its domain; without a search space by the values there are. */
 export function scaleOf(run: Run, name: string, trials: Iterable<Trial>): Scale {
-  const domain: Domain | undefined = run.space[name];
+  const domain: Domain | undefined = Object.hasOwn(run.space, name) ? run.space[name] : undefined;
   const found: Value[] = [];
   for (const trial of trials) {
     const value = trial.params[name];

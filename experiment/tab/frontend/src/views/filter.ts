@@ -1,8 +1,10 @@
-// The filter of the table of trials: terms that must all hold, "status=failed units>=8 text".
+// The filter of the table of trials: terms that must all hold, "status=failed layers=(64, 32) text".
 import {shown} from '../format';
 import type {Trial} from '../model';
 import type {Column} from './trials';
 
+// Spaces end a term, but not those between quotes or brackets.
+const TERMS = /(?:"[^"]*"|'[^']*'|\([^)]*\)|\[[^\]]*\]|\S)+/g;
 const TERM = /^(.+?)(<=|>=|!=|=|<|>)(.*)$/;
 
 /** What a column is called in a filter. */
@@ -12,7 +14,7 @@ export function wordsFor({name, title}: Column): string[] {
 
 /** Return whether a trial matches; a term without an operator is searched for in all columns. */
 export function matches(text: string, columns: Column[]): (trial: Trial) => boolean {
-  const terms = text.trim().split(/\s+/).filter(Boolean).map((term) => one(term, columns));
+  const terms = (text.match(TERMS) ?? []).map((term) => one(term, columns));
   return (trial) => terms.every((term) => term(trial));
 }
 
@@ -20,7 +22,7 @@ function one(term: string, columns: Column[]): (trial: Trial) => boolean {
   const parts = TERM.exec(term);
   const column = parts && columns.find((one) => wordsFor(one).includes(parts[1]));
   if (!parts || !column) {
-    const sought = term.toLowerCase();
+    const sought = unquoted(term.toLowerCase());
     return (trial) => columns.some(({value}) => shown(value(trial)).toLowerCase().includes(sought));
   }
   const [, , operator, wanted] = parts;
@@ -29,7 +31,8 @@ function one(term: string, columns: Column[]): (trial: Trial) => boolean {
 
 function compare(value: ReturnType<Column['value']>, operator: string, wanted: string): boolean {
   const [words, sought] = [shown(value), wanted].map((text) => text.toLowerCase());
-  const equal = typeof value === 'number' ? value === Number(wanted) : words === sought || words === `'${sought}'`;
+  const same = [sought, `'${sought}'`, unquoted(sought)].includes(words);
+  const equal = same || (typeof value === 'number' && value === Number(wanted));
   if (operator === '=') return equal;
   if (operator === '!=') return !equal;
   if (value === null) return false;
@@ -37,4 +40,8 @@ function compare(value: ReturnType<Column['value']>, operator: string, wanted: s
   if (operator === '<') return order < 0;
   if (operator === '>') return order > 0;
   return operator === '<=' ? order <= 0 : order >= 0;
+}
+
+function unquoted(text: string): string {
+  return text.replace(/^(["'])(.*)\1$/, '$2');
 }
