@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 import shutil
 import threading
@@ -62,6 +63,17 @@ def train_further(rate, units, kind, group="all", decay=0.0):
     return {"accuracy": rate * units + decay}
 
 
+def train_on_both_slots(folder):
+    """Return `train`, which waits until each of the two slots has a trial."""
+
+    def train_together(**params):
+        (folder / f"slot-{os.getpid()}").touch()
+        wait_until(lambda: len(list(folder.glob("slot-*"))) == 2)
+        return train(**params)
+
+    return train_together
+
+
 def train_until_stopped(accuracy):
     """Report an accuracy above 0.5 until the search stops the trial."""
     experiment.report(step=0, accuracy=accuracy)
@@ -80,6 +92,7 @@ def results(sparks, tmp_path_factory):
     evolution = {"popsize": 6, "generations": 3, "seed": 1, **one}
     grid = {"rate": [0.01, 0.1], "units": [2, 3], "kind": ["a"]}
     groups = {"eu": BOUNDS, "us": BOUNDS}
+    together = train_on_both_slots(tmp_path_factory.mktemp("slots"))
 
     def by(searcher, name):
         return experiment.run(
@@ -104,7 +117,7 @@ def results(sparks, tmp_path_factory):
         "optuna": by(experiment.OptunaSearcher(optuna.samplers.TPESampler()), "optuna"),
         "lost": experiment.load(make_run(one["logdir"], lost=(3,), name="lost")),
         "evolution": experiment.evolutionary_search(
-            spark, train, BOUNDS, generational=True, name="evolution", **evolution
+            spark, together, BOUNDS, generational=True, name="evolution", **evolution
         ),
         "steady": experiment.evolutionary_search(spark, train, BOUNDS, name="steady", **evolution),
         "bayes": experiment.bayesian_search(
@@ -190,6 +203,7 @@ def made(tmp_path_factory):
         "interrupted": {"running": (5,)},
         "followed": {"running": (4, 5), "ended": False},
         "named": {"points": [{"seconds": n, "x": n} for n in range(3)], "outcome_of": slower},
+        "spaced": {"points": [{"a": (64, 32), "b": 1 / 3}, {"a": (64,), "b": "two words"}]},
         "removed": {"ended": False},
         "population": {"generations": True, "trials": 12, "running": (11,), "ended": False},
         "damaged": {"created": "2100-01-01T00:00:00+00:00"},
@@ -646,6 +660,13 @@ def test_the_trials_are_sorted_by_the_objective_that_was_chosen(open_made):
     frame.get_by_role("combobox", name="Objective", exact=True).select_option("latency")
     frame.get_by_role("tab", name="Trials").click()
     assert [row[0] for row in rows(frame)] == ["2", "1", "0", "3"]
+
+
+@pytest.mark.parametrize("term", ["a=(64, 32)", "b=0.333333", "b!='two words'", "status!=failed"])
+def test_a_filter_takes_values_as_the_table_shows_them(open_made, term):
+    _, frame = open_made("spaced", "trials")
+    frame.get_by_label("Filter").fill(term)
+    assert [row[0] for row in rows(frame)] == ["0"]
 
 
 def test_a_hyperparameter_with_the_name_of_a_column_is_told_apart_from_it(open_made):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import signal
 import subprocess
@@ -139,4 +140,6 @@ def test_no_process_of_spark_keeps_the_lock_of_a_killed_driver(tmp_path):
 
 
 def holds(process, path):
-    return path in [open_file.path for open_file in process.open_files()]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return path in [open_file.path for open_file in process.open_files()]
+    return False

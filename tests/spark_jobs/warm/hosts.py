@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from spark_jobs import time_limits
 from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.warm.asking import Warm
 from spark_jobs.warm.executor import Executor
@@ -169,6 +170,7 @@ def serve(folder: str, jvm: str, root: str, settings: str) -> None:
         settings: As JSON: `preload`, `seconds` of keepers, `environment` of trials.
     """
     given = json.loads(settings)
+    time_limits.WARM_READY = 240.0  # a busy machine starts no zygote of its own instead
     warm = Warm(Executor(Path(folder), int(jvm)), given.get("seconds", 300.0))
     made = program(call, preload=tuple(given.get("preload", ("json",))))
     with ProcessRunner(made, given.get("environment"), warm=warm) as runner:

@@ -35,7 +35,11 @@ def hadoop(hdfs, tmp_path):
 
 
 def bytes_read(hdfs):
-    return sum(hdfs.bytes_read(number) for number in range(2))
+    """Return the sum of the counters of both DataNodes once it stays the same."""
+    last = None
+    while (count := sum(hdfs.bytes_read(number) for number in range(2))) != last:
+        last = count
+    return count
 
 
 def checksums(trial):
