@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from search.searcher import (
     selections_of,
     why_exhausted,
 )
-from search.space.points import completed
+from search.space.points import Complete, completed
 from search.space.sampling import check_constraint
 from search.space.spaces import Choice, Domain, Space
 from search.stopping.rules import StoppingJudge
@@ -56,10 +57,11 @@ class Grouped:
         The problem's space is the union of the groups'. Each of its points and prior observations
         belongs to the group that it names.
         """
-        searchers = {
-            group: self.searcher.start(self._of_group(group, space, problem))
-            for group, space in self.spaces.items()
-        }
+        searchers = {}
+        for group, space in self.spaces.items():
+            own = self._of_group(group, space, problem)
+            with _naming(group):
+                searchers[group] = self.searcher.start(own)
         return GroupedSearch(
             searchers,
             by=self.by,
@@ -78,11 +80,8 @@ class Grouped:
             if item.params[self.by] == group
         ]
         rng = random.Random(problem.rng.getrandbits(64))
-        try:
+        with _naming(group):
             check_constraint(space, random.Random(0))
-        except InvalidArgument as error:
-            got = f"group {group!r}: {error.got}"
-            raise type(error)(error.name, error.expected, got, error.hint) from error.__cause__
         return replace(problem, space=space, rng=rng, points=points, known=known)
 
     def _own(self, group: str, space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,24 +94,45 @@ class Grouped:
                 raise InvalidArgument(where, expected, got, hint)
         return own
 
-    def completed(
-        self, space: Space, name: str, given: Mapping[str, Any], rng: random.Random
+    def completer(self) -> Complete:
+        """Return what completes the points of one list, which it spreads over the groups."""
+        points = Counter[str]()  # per group
+
+        def complete(
+            space: Space, name: str, given: Mapping[str, Any], rng: random.Random
+        ) -> dict[str, Any]:
+            params = self._completed(space, name, given, rng, points)
+            points[params[self.by]] += 1
+            return params
+
+        return complete
+
+    def _completed(
+        self,
+        space: Space,
+        name: str,
+        given: Mapping[str, Any],
+        rng: random.Random,
+        points: Mapping[str, int],
     ) -> dict[str, Any]:
         """Return the configuration of a point, with what is missing drawn from its group's bounds.
 
-        A missing group is one of those whose bounds and constraint allow the point, if any do.
+        A missing group is one of those whose bounds and constraint allow the point, if any do: the
+        one with the fewest points before.
 
         Args:
             space: The union of the groups' spaces.
             name: The point's name, for errors.
             given: Some of its hyperparameters.
             rng: Generator for the others.
+            points: Number of points before, by group.
 
         Raises:
             InvalidArgument: No configuration with these is allowed.
         """
         own = {key: value for key, value in given.items() if key != self.by}
         groups = [given[self.by]] if self.by in given else self._holding(name, own, rng)
+        groups.sort(key=lambda group: points.get(group, 0))  # in random order where equal
         for group in groups[:-1]:
             with contextlib.suppress(InvalidArgument):  # another group may allow the point
                 return {self.by: group, **completed(self.spaces[group], name, own, rng)}
@@ -134,6 +154,16 @@ class Grouped:
         groups = {group: space.to_json() for group, space in self.spaces.items()}
         searcher = self.searcher.to_json()
         return {"type": "search each", "searcher": searcher, "by": self.by, "bounds": groups}
+
+
+@contextlib.contextmanager
+def _naming(group: str) -> Iterator[None]:
+    """Name the group in the errors of its search."""
+    try:
+        yield
+    except InvalidArgument as error:
+        got = f"group {group!r}: {error.got}"
+        raise type(error)(error.name, error.expected, got, error.hint) from error.__cause__
 
 
 def spaces_of_groups(algorithm: Mapping[str, Any]) -> dict[str, dict[str, Space]]:

@@ -71,7 +71,7 @@ def spec_of_algorithm(
     slots = SlotsAsked(spark, train, samples, settings)
     # A generator of its own, so that the same values are drawn when the run is resumed.
     drawing = random.Random(f"points of {seed}")
-    complete = algorithm.completed if isinstance(algorithm, Grouped) else completed
+    complete = algorithm.completer() if isinstance(algorithm, Grouped) else completed
     problem = Problem(
         space=space,
         rng=random.Random(seed),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import random
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -27,6 +28,9 @@ _WORST = sys.float_info.max
 """Loss of a trial that failed. Not infinity: DEHB takes that for one that was never evaluated."""
 
 
+_DRAWS = 1_000  # for a configuration that the constraint allows; of some levels it may allow none
+
+
 @dataclass(frozen=True, slots=True)
 class DehbSearcher:
     """Settings of a search by DEHB. Needs `pip install dehb`.
@@ -36,6 +40,8 @@ class DehbSearcher:
     bound. DEHB chooses among them: most trials have the smallest, good configurations are promoted
     to `eta` times as much, and so on up to the largest. Trials of every fidelity count towards the
     samples, and any of them may be the best.
+
+    A random configuration takes the place of one that the space's constraint does not allow.
 
     There is no barrier: the next bracket begins while trials of the last one are in flight. The
     user's points and prior observations replace worse members of the population of the nearest
@@ -97,6 +103,7 @@ class _Brackets:
         self._weight = one_direction(problem).weight
         self._fidelity = fidelity
         self._axis = list(problem.space).index(fidelity)
+        self._rng = random.Random(seed)
         # No ConfigSpace: DEHB uses it only to convert to and from the unit cube.
         self._dehb = _quiet(_dehb().DEHB)(
             dimensions=len(problem.space) - 1,
@@ -113,9 +120,21 @@ class _Brackets:
     def propose(self) -> tuple[Any, dict[str, Any]]:
         job = self._dehb.ask()
         level = self._levels[job["fidelity"]]
-        point = [float(unit) for unit in job["config"]]
+        params = self._params(job["config"], level)
+        for _ in range(_DRAWS):
+            if self._space.allows_params(params):
+                break
+            # Another configuration takes the place of one that the constraint does not allow: DEHB
+            # would count that one as a trial of this level.
+            job["config"] = np.array([self._rng.random() for _ in job["config"]])
+            self._dehb.config_repository.configs[job["config_id"]].config = job["config"]
+            params = self._params(job["config"], level)
+        return job, params
+
+    def _params(self, config: Any, level: float) -> dict[str, Any]:
+        point = [float(unit) for unit in config]
         point.insert(self._axis, self._space[self._fidelity].encode(level))
-        return job, self._space.decode(point) | {self._fidelity: level}
+        return self._space.decode(point) | {self._fidelity: level}
 
     def learn(self, proposal: Any, value: float | None) -> None:
         self._dehb.tell(proposal, {"fitness": self._loss(value), "cost": 1.0})

@@ -6,10 +6,11 @@ import contextlib
 import copy
 import functools
 import math
+import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -67,16 +68,30 @@ class OptunaSearcher:
 
     def start(self, problem: Problem) -> Searcher:
         """Return a searcher for the problem."""
-        _check_packages(type(self.sampler).__name__)
+        for part in _parts(self.sampler, (_optuna().samplers.BaseSampler,)):
+            _check_packages(type(part).__name__)
         if isinstance(problem.direction, Directions):
             self._check_several(problem.direction)
-        seed = problem.rng.getrandbits(32)
+        self._check_space(problem)
+        return self._search(problem, problem.rng.getrandbits(32))
+
+    def _search(self, problem: Problem, seed: int) -> AdaptedSearch:
         return AdaptedSearch(
             problem,
             lambda: _Study(problem, self.sampler, self.pruner, seed),
             pruner=None if self.pruner is None else type(self.pruner).__name__,
             own_numbers=self._is_optunas_own(),
         )
+
+    def _check_space(self, problem: Problem) -> None:
+        """Refuse a sampler that fails at its first trial, as it cannot search the space."""
+        first = replace(problem, rng=random.Random(0), samples=1, points=(), known=())
+        try:
+            self._search(first, 0).ask()
+        except Exception as error:
+            expected = "a sampler that can search the space"
+            got = f"{type(self.sampler).__name__}, which raises {type(error).__name__}: {error}"
+            raise InvalidArgument("searcher", expected, got) from error
 
     def to_json(self) -> dict[str, Any]:
         """Return the type and the arguments as JSON."""
@@ -187,10 +202,19 @@ class _Study:
             value = trial.suggest_int(name, asked.low, asked.high, step=asked.step, log=asked.log)
         else:
             value = trial.suggest_float(name, asked.low, asked.high, step=asked.step, log=asked.log)
+        if not isinstance(asked, kinds.CategoricalDistribution):
+            _check_inside(name, value, asked)
         return parameter.decode(value)
 
     def _stop(self) -> None:
         self.exhausted = True
+
+
+def _check_inside(name: str, value: float, asked: Any) -> None:
+    """Refuse a fixed value of a sampler outside the bounds, which Optuna itself lets pass."""
+    rounding = 1e-9 * max(abs(asked.low), abs(asked.high))
+    if not asked.low - rounding <= value <= asked.high + rounding:
+        raise ValueError(f"{name}={value!r} is outside of [{asked.low!r}, {asked.high!r}]")
 
 
 @contextlib.contextmanager

@@ -47,8 +47,11 @@ def read_domain(name: str, given: Mapping[str, Any]) -> Domain:
         raise InvalidArgument(name, expected, got, did_you_mean(unknown[0], known))
     if {"values", "range"} <= arguments.keys():
         raise InvalidArgument(name, "values or a range", shown(given), "remove one of them")
-    if isinstance(arguments.get("values"), list):
-        arguments["values"] = list(map(_as_json, arguments["values"]))
+    if isinstance(values := arguments.get("values"), range):
+        arguments["range"] = [values.start, values.stop, values.step]
+        del arguments["values"]
+    elif isinstance(values, list | tuple):
+        arguments["values"] = list(map(_as_json, values))
     when = arguments.get("when")
     if isinstance(when, dict):  # a single value needs no list
         lists = {name: v if isinstance(v, list) else [v] for name, v in when.items()}

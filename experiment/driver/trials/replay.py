@@ -110,7 +110,10 @@ class Replay:
         if trial is None or as_json(trial) != as_json(before):
             now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
             then = f"trial {before.id} with {dict(before.params)}"
-            hint = "use the same points, versions of packages and kind of processor as before"
+            hint = (
+                "use the same points, versions of packages and kind of processor as before; a "
+                "searcher that plans by its number of trials cannot get more of them"
+            )
             raise InvalidArgument("resume", f"the search that began, with {then}", now, hint)
 
     def _report(self, record: Reported) -> None:

@@ -43,6 +43,19 @@ def native(tmp_path):
     loguru.logger.remove()  # the log file that it writes, with its thread
 
 
+@pytest.mark.parametrize("share", [1.0, 0.3, 0.1])
+def test_a_constraint_changes_no_number_of_trials_of_a_level(share):
+    space = Space(dict(TRAINED), constraint=lambda params: params["x"] <= 10 * share - 5)
+    trials = []
+    drive(
+        DehbSearcher("epochs").start(problem_on(space, 60)),
+        lambda t: trials.append(t.params) or outcome(t, trained(t.params)),
+    )
+    assert all(params["x"] <= 10 * share - 5 for params in trials)
+    levels = collections.Counter(params["epochs"] for params in trials)
+    assert levels == {1: 27, 3: 18, 9: 12, 27: 3}
+
+
 @pytest.mark.parametrize("direction", list(Direction))
 def test_trials_one_by_one_are_those_of_dehbs_own_loop(native, direction):
     seed = random.Random(4).getrandbits(32)

@@ -332,6 +332,33 @@ def test_a_missing_package_of_a_sampler_is_an_error_before_the_search(name, pack
         algorithm.start(problem_on(PLANE, 10))
 
 
+def test_a_missing_package_of_a_sampler_inside_another_is_an_error_before_the_search(monkeypatch):
+    inside = experimental(samplers.GPSampler)
+    fixed = {"fixed_params": {"x": 0.5}, "base_sampler": inside}
+    algorithm = OptunaSearcher(experimental(samplers.PartialFixedSampler, **fixed))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InvalidArgument, match="that GPSampler needs"):
+        algorithm.start(problem_on(PLANE, 10))
+
+
+@pytest.mark.filterwarnings("ignore:The value .7.0. is out of range")
+@pytest.mark.parametrize(
+    ("sampler", "problem"),
+    [
+        (
+            experimental(samplers.BruteForceSampler),
+            "BruteForceSampler, which raises ValueError: FloatDist",
+        ),
+        (samplers.GridSampler({"x": [0.5]}), "GridSampler, which raises ValueError: The param"),
+        (samplers.GridSampler({"x": [7.0], "y": [0.5]}), r"ValueError: x=7.0 is outside of \[-5.0"),
+    ],
+    ids=["brute force", "grid", "outside"],
+)
+def test_a_sampler_that_cannot_search_the_space_is_refused_before_the_search(sampler, problem):
+    with pytest.raises(InvalidArgument, match=rf"searcher: expected a sampler that .*{problem}"):
+        OptunaSearcher(sampler).start(problem_on(PLANE, 10))
+
+
 def test_the_manifest_distinguishes_samplers():
     def written(**arguments):
         return OptunaSearcher(samplers.TPESampler(**arguments)).to_json()

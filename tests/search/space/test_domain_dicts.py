@@ -75,6 +75,11 @@ def test_an_unknown_key_is_refused_by_its_name(given, got, hint):
     assert (caught.value.got, caught.value.hint) == (got, hint)
 
 
+@pytest.mark.parametrize("values", [("a", "b"), range(1, 9, 2)])
+def test_the_values_of_a_choice_may_be_any_that_the_class_takes(values):
+    assert read_domain("x", {"values": values}) == Choice(values)
+
+
 @pytest.mark.parametrize(
     "values",
     [

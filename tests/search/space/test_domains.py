@@ -182,6 +182,16 @@ def test_an_integer_on_a_log_scale_may_say_that_its_step_is_one():
 
 
 @pytest.mark.parametrize(
+    ("low", "high"), [(10**15, 10**15 + 5), (2**53 - 1, 2**53), (10**9, 10**9 + 3)]
+)
+def test_large_integers_close_to_each_other_are_told_apart_on_a_log_scale(low, high):
+    domain = Integer(low, high, log=True)
+    values = list(range(low, high + 1))
+    assert [domain.decode(domain.encode(value)) for value in values] == values
+    assert {domain.decode(unit / 100) for unit in range(101)} == set(values)
+
+
+@pytest.mark.parametrize(
     ("domain", "text"),
     [
         (Float(0, 1), "Float(low=0.0, high=1.0, log=False)"),
