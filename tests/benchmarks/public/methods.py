@@ -20,6 +20,7 @@ from search.algorithms import Evolution
 from search.searcher import Problem as SearchProblem
 from search.searcher import Searcher
 from search.space.spaces import Choice, Domain, Float, Integer, Space
+from search.trial import Outcome, Trial
 from tests.benchmarks.searches.methods import (
     DEFAULT,
     METHODS,
@@ -78,24 +79,55 @@ def _parameter(p: Any, domain: Domain) -> Any:
 
 
 def _smac(space: Space, objective: Objective, budget: int, seed: int) -> None:
-    import smac
-    from ConfigSpace import ConfigurationSpace
-
     def target(config: Any, seed: int = 0) -> float:
         return objective(dict(config))
 
-    # A tuple is a range, of floats or integers; a list has choices.
-    configurations = ConfigurationSpace(dict(_ranges(space)), seed=seed)
     with tempfile.TemporaryDirectory() as folder:
-        scenario = smac.Scenario(
-            configurations,
-            deterministic=True,
-            n_trials=budget,
-            seed=seed,
-            output_directory=Path(folder),
-        )
-        facade = smac.HyperparameterOptimizationFacade(scenario, target, logging_level=False)
-        facade.optimize()
+        _smacs_facade(space, budget, seed, folder, target).optimize()
+
+
+def _smacs_facade(space: Space, budget: int, seed: int, folder: str, target: Any) -> Any:
+    import smac
+    from ConfigSpace import ConfigurationSpace
+
+    scenario = smac.Scenario(
+        # A tuple is a range, of floats or integers; a list has choices.
+        ConfigurationSpace(dict(_ranges(space)), seed=seed),
+        deterministic=True,
+        n_trials=budget,
+        seed=seed,
+        output_directory=Path(folder),
+    )
+    return smac.HyperparameterOptimizationFacade(scenario, target, logging_level=False)
+
+
+class _SmacSearch:
+    """SMAC3 as a `Searcher`, by its own `ask` and `tell`, with any number of trials in flight."""
+
+    finished = False
+
+    def __init__(self, problem: SearchProblem) -> None:
+        assert problem.samples is not None
+        self.total = problem.samples
+        self._folder = tempfile.TemporaryDirectory()
+        seed = problem.rng.getrandbits(31)
+        self._facade = _smacs_facade(problem.space, self.total, seed, self._folder.name, _called)
+        self._asked: list[Any] = []
+
+    def ask(self) -> Trial:
+        """Return the next trial."""
+        self._asked.append(self._facade.ask())
+        return Trial(len(self._asked) - 1, dict(self._asked[-1].config))
+
+    def tell(self, outcome: Outcome) -> None:
+        """Tell SMAC3 of a value, the lower the better."""
+        from smac.runhistory.dataclasses import TrialValue
+
+        self._facade.tell(self._asked[outcome.trial], TrialValue(outcome.value), save=False)
+
+
+def _called(config: Any, seed: int = 0) -> float:
+    raise AssertionError("SMAC3 calls no function if it is asked for trials")
 
 
 def _ranges(space: Space) -> Any:
@@ -210,6 +242,11 @@ def _gaussian_process(problem: SearchProblem) -> Searcher:
     return OptunaSearcher(optuna.samplers.GPSampler()).start(problem)
 
 
+def _auto(problem: SearchProblem) -> Searcher:
+    sampler = _auto_sampler(problem.rng.getrandbits(31))
+    return OptunaSearcher(sampler).start(problem)
+
+
 def _ngopt(problem: SearchProblem) -> Searcher:
     return NevergradSearcher("NGOpt").start(problem)
 
@@ -219,6 +256,8 @@ PARALLEL: dict[str, Parallel] = {
     OUR_GP: Parallel(SEARCHERS[OUR_GP], **_DEAR),
     TPE: Parallel(_liar),
     OPTUNA_GP: Parallel(_gaussian_process, **_DEAR),
+    AUTO: Parallel(_auto, **_DEAR),
+    SMAC: Parallel(_SmacSearch, **_DEAR),
     BY_GENERATION: Parallel(_by_generation),
     NGOPT: Parallel(_ngopt),
     RANDOM: Parallel(SEARCHERS[RANDOM]),
