@@ -24,7 +24,7 @@ from search.searcher import (
     selections_of,
     why_exhausted,
 )
-from search.space.points import Complete, completed
+from search.space.points import completed
 from search.space.sampling import check_constraint
 from search.space.spaces import Choice, Domain, Space
 from search.stopping.rules import StoppingJudge
@@ -94,45 +94,36 @@ class Grouped:
                 raise InvalidArgument(where, expected, got, hint)
         return own
 
-    def completer(self) -> Complete:
-        """Return what completes the points of one list, which it spreads over the groups."""
-        points = Counter[str]()  # per group
+    def completed_each(
+        self, space: Space, points: Mapping[str, Mapping[str, Any]], rng: random.Random
+    ) -> list[dict[str, Any]]:
+        """Return the configurations of points, with what is missing drawn from a group's bounds.
 
-        def complete(
-            space: Space, name: str, given: Mapping[str, Any], rng: random.Random
-        ) -> dict[str, Any]:
-            params = self._completed(space, name, given, rng, points)
-            points[params[self.by]] += 1
-            return params
-
-        return complete
-
-    def _completed(
-        self,
-        space: Space,
-        name: str,
-        given: Mapping[str, Any],
-        rng: random.Random,
-        points: Mapping[str, int],
-    ) -> dict[str, Any]:
-        """Return the configuration of a point, with what is missing drawn from its group's bounds.
-
-        A missing group is one of those whose bounds and constraint allow the point, if any do: the
-        one with the fewest points before.
+        A point without a group gets one whose bounds and constraint allow it, if any do: the one
+        with the fewest points, those that name it included.
 
         Args:
             space: The union of the groups' spaces.
-            name: The point's name, for errors.
-            given: Some of its hyperparameters.
+            points: Some hyperparameters of each point, by the point's name for errors.
             rng: Generator for the others.
-            points: Number of points before, by group.
 
         Raises:
-            InvalidArgument: No configuration with these is allowed.
+            InvalidArgument: No configuration with a point's hyperparameters is allowed.
         """
+        counts = Counter(point[self.by] for point in points.values() if self.by in point)
+        found = []
+        for name, given in points.items():
+            found.append(self._completed(name, given, rng, counts))
+            if self.by not in given:
+                counts[found[-1][self.by]] += 1
+        return found
+
+    def _completed(
+        self, name: str, given: Mapping[str, Any], rng: random.Random, counts: Mapping[str, int]
+    ) -> dict[str, Any]:
         own = {key: value for key, value in given.items() if key != self.by}
         groups = [given[self.by]] if self.by in given else self._holding(name, own, rng)
-        groups.sort(key=lambda group: points.get(group, 0))  # in random order where equal
+        groups.sort(key=lambda group: counts[group])  # in random order where equal
         for group in groups[:-1]:
             with contextlib.suppress(InvalidArgument):  # another group may allow the point
                 return {self.by: group, **completed(self.spaces[group], name, own, rng)}

@@ -23,10 +23,9 @@ def state_of(run: Run) -> str:
     state = f"not ended, last update {_ago(max(path.stat().st_mtime for path in files))}"
     if owner is None:
         return state
-    if not owner.is_gone:
+    if owner.alive is None:
         return f"{state}, last sign of life of its driver ({owner}) {_ago(owner.seen)}"
-    gone = f"{state}, its driver ({owner}) is gone"
-    return gone if owner.alive is False else f"{gone}: last sign of life {_ago(owner.seen)}"
+    return f"{state}, its driver ({owner}) is gone"
 
 
 def _ago(when: float) -> str:
@@ -44,11 +43,13 @@ def may_run(run: Run) -> bool:
     owner = owner_of(run.paths)
     if owner is None:  # released; or never taken, if there are no owner files
         return not run.ended and not run.paths.owners.is_dir()
-    return owner.alive or not (run.ended or owner.is_gone)
+    return not run.ended if owner.alive is None else owner.alive
 
 
 def how_to_continue(run: Run) -> str:
-    """Return how to resume a run; '' if nothing is left, or it is in progress."""
+    """Return how to resume a run; '' if nothing is left, or it seems to be in progress."""
     whole = run.ended and run.result.problem is None and run.result.done == run.result.total
     whole = whole or not run.manifest.trials  # only the caller of an executor has the calls
-    return "" if whole or may_run(run) else how_to_resume(run.paths.shown())
+    owner = owner_of(run.paths)
+    in_progress = may_run(run) and not (owner is not None and owner.seems_gone)
+    return "" if whole or in_progress else how_to_resume(run.paths.shown())

@@ -198,7 +198,8 @@ def _repair(options: argparse.Namespace) -> None:
         f"damaged: {repaired.damage.what}",
         f"kept: {count(repaired.records, 'record')} before it; copies of the damaged files: "
         + ", ".join(repaired.aside),
-        f"to continue, call the search again with resume={paths.shown()!r}; trials whose folders "
+        "the run counts as not ended; to continue, call the search again with "
+        f"resume={paths.shown()!r}; trials whose folders "
         "have an outcome are not run again",
     ):
         print(printable(line))

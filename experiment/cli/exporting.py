@@ -26,10 +26,14 @@ def export(run: str, *, as_csv: bool) -> None:
     """
     result = load(run)
     if as_csv:
+        import pandas  # late: it takes a part of a second
+
         # All text in quotes: otherwise a lone carriage return would be read as the end of a line.
         frame = result.to_pandas()
         for name in columns_of_params(result):  # pandas writes None as it writes a missing one
-            frame[name] = frame[name].map(lambda value: "None" if value is None else value)
+            if frame[name].dtype == object:
+                values = ["None" if value is None else value for value in frame[name]]
+                frame[name] = pandas.Series(values, dtype=object)
         text = frame.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
         text = as_unicode(text)  # the folder may be no UTF-8
         sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)

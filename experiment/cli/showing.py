@@ -139,8 +139,8 @@ def _places(run: Run, trial: int, folder: str | None = None) -> dict[str, str]:
     """
     try:
         newest = last_attempt(run.paths, trial)
-    except PermissionError:  # the journal's facts do not need it
-        return {}
+    except PermissionError:  # the facts of the journal do not need it
+        return {"folder": folder} if folder else {}
     if newest is None:
         return {}
     output = f"{command('logs', run.paths.shown())} {trial}"

@@ -121,13 +121,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         # ValueError for any other text, and for times that have no seconds since 1970.
         datetime.datetime.fromisoformat(self.created).timestamp()
-        _ = self.arguments  # ValueError for points that are none
 
     @property
     def arguments(self) -> dict[str, Any]:
         """`algorithm`, with the hyperparameters of its points as the search got them."""
-        points = [dict(Params.from_json(point)) for point in self.algorithm.get("points", ())]
-        return self.algorithm | ({"points": points} if points else {})
+        try:
+            points = [dict(Params.from_json(point)) for point in self.algorithm["points"]]
+        except (KeyError, TypeError, ValueError):  # none, or those of a user's algorithm
+            return self.algorithm
+        return self.algorithm | {"points": points}
 
     @property
     def of_calls(self) -> bool:

@@ -50,7 +50,7 @@ _LOCK = "lock"
 _LOCK_TIMEOUT = 1.0  # seconds; readers, or a child before its exec, may hold the lock briefly
 _RELEASE_TIMEOUT = 5.0  # seconds
 _CHECKS_PER_BEAT = 5  # of another driver's mark
-_SILENT = 600.0  # seconds; far above `time_limits.DRIVER_SILENCE`, as the clocks of hosts differ
+_SILENT = 600.0  # seconds; far above `time_limits.DRIVER_SILENCE`, as clocks of hosts differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +77,11 @@ class Owner:
         return f"host {self.host}, pid {self.pid}"
 
     @property
-    def is_gone(self) -> bool:
-        """Whether it runs no more; where only signs of life can tell, after minutes without any."""
+    def seems_gone(self) -> bool:
+        """Whether it runs no more, for display.
+
+        Where only signs of life can tell: whether there was none for minutes, by this host's clock.
+        """
         if self.alive is None:
             return time.time() - self.seen > _SILENT
         return not self.alive

@@ -23,7 +23,7 @@ from search.fidelity.hyperband import Hyperband
 from search.grouped import Grouped
 from search.searcher import Algorithm, Problem, Searcher, why_exhausted
 from search.space.domain_dicts import numbers_in_texts
-from search.space.points import completed, read_first_points
+from search.space.points import completed_each, read_first_points
 from search.space.sampling import check_constraint
 from search.space.spaces import Constraint, Space
 from search.stopping.racing import Racing
@@ -71,7 +71,7 @@ def spec_of_algorithm(
     slots = SlotsAsked(spark, train, samples, settings)
     # A generator of its own, so that the same values are drawn when the run is resumed.
     drawing = random.Random(f"points of {seed}")
-    complete = algorithm.completer() if isinstance(algorithm, Grouped) else completed
+    complete = algorithm.completed_each if isinstance(algorithm, Grouped) else completed_each
     problem = Problem(
         space=space,
         rng=random.Random(seed),

@@ -34,7 +34,7 @@ def state_of(paths: RunPaths, *, ended: bool, problem: str | None) -> State:
     owner = owner_of(paths)
     if owner is None:
         return "unknown"
-    if owner.is_gone:
+    if owner.seems_gone:
         return "driver gone"
     return "running" if owner.alive else "unknown"
 
@@ -106,20 +106,16 @@ def ended_at(summary: Summary) -> float:
     return _seconds(summary.ended)
 
 
-def _algorithm(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return type and arguments of an algorithm; its points are Python, as the call got them."""
-    if "points" not in arguments:
-        return arguments
-    return arguments | {"points": printable(literal(arguments["points"]))}
-
-
 def _facts_of_manifest(paths: RunPaths, manifest: Manifest) -> dict[str, Any]:
     several = isinstance(manifest.direction, dict)
     return {
         "title": printable(manifest.name),
         "description": printable(manifest.description, keep="\n"),
         "call": manifest.call,
-        "algorithm": _algorithm(manifest.arguments),
+        "algorithm": {
+            name: printable(literal(value)) if name == "points" else value
+            for name, value in manifest.arguments.items()
+        },
         "settings": {
             "seed": manifest.seed,
             "stopping": manifest.stopping,

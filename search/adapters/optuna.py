@@ -19,7 +19,7 @@ from search.direction import Directions, Goal
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.space.domains import nearest
-from search.space.spaces import LARGEST_INTEGER, Choice, Domain, Float
+from search.space.spaces import LARGEST_INTEGER, Choice, Domain, Float, Integer, Space
 
 _Score = float | tuple[float, ...]
 
@@ -70,6 +70,7 @@ class OptunaSearcher:
         """Return a searcher for the problem."""
         for part in _parts(self.sampler, (_optuna().samplers.BaseSampler,)):
             _check_packages(type(part).__name__)
+            _check_values(part, problem.space)
         if isinstance(problem.direction, Directions):
             self._check_several(problem.direction)
         self._check_space(problem)
@@ -88,6 +89,8 @@ class OptunaSearcher:
         first = replace(problem, rng=random.Random(0), samples=1, points=(), known=())
         try:
             self._search(first, 0).ask()
+        except InvalidArgument:  # the constraint's
+            raise
         except Exception as error:
             expected = "a sampler that can search the space"
             got = f"{type(self.sampler).__name__}, which raises {type(error).__name__}: {error}"
@@ -202,19 +205,10 @@ class _Study:
             value = trial.suggest_int(name, asked.low, asked.high, step=asked.step, log=asked.log)
         else:
             value = trial.suggest_float(name, asked.low, asked.high, step=asked.step, log=asked.log)
-        if not isinstance(asked, kinds.CategoricalDistribution):
-            _check_inside(name, value, asked)
         return parameter.decode(value)
 
     def _stop(self) -> None:
         self.exhausted = True
-
-
-def _check_inside(name: str, value: float, asked: Any) -> None:
-    """Refuse a fixed value of a sampler outside the bounds, which Optuna itself lets pass."""
-    rounding = 1e-9 * max(abs(asked.low), abs(asked.high))
-    if not asked.low - rounding <= value <= asked.high + rounding:
-        raise ValueError(f"{name}={value!r} is outside of [{asked.low!r}, {asked.high!r}]")
 
 
 @contextlib.contextmanager
@@ -270,7 +264,8 @@ def _parameter(kinds: Any, domain: Domain) -> _Parameter:
     if isinstance(domain, Float) and domain.step is not None and not _ends_on_a_step(domain):
         return _steps(kinds, domain)
     kind = kinds.FloatDistribution if isinstance(domain, Float) else kinds.IntDistribution
-    distribution = kind(domain.low, domain.high, log=domain.log, step=domain.step)
+    log = domain.log if isinstance(domain, Float) else domain.is_logarithmic
+    distribution = kind(domain.low, domain.high, log=log, step=domain.step)
     # 0.1 + 2 * 0.1 is not 0.3, and a point that the user gives may lie between two steps.
     value_of = functools.partial(nearest, domain)
     return _Parameter(distribution, value_of, value_of)
@@ -336,6 +331,24 @@ def _seed(sampler: Any, seed: int, kind: type) -> bool:
     if found and hasattr(sampler, "_seed"):  # QMCSampler has drawn one at random
         sampler._seed = seed
     return found
+
+
+def _check_values(sampler: Any, space: Space) -> None:
+    """Refuse values of a sampler outside the bounds, with which Optuna itself would go on."""
+    samplers = _optuna().samplers
+    given: Mapping[str, Any] = {}
+    if isinstance(sampler, samplers.GridSampler):
+        given = sampler._search_space
+    elif isinstance(sampler, samplers.PartialFixedSampler):
+        given = {name: [value] for name, value in sampler._fixed_params.items()}
+    for name, values in given.items():
+        match space.get(name):
+            case Float(low, high) | Integer(low, high):
+                outside = [value for value in values if not low <= value <= high]
+                if outside:
+                    expected = f"values of {name!r} from {low!r} to {high!r}"
+                    got = f"{shown(outside[0])} in {type(sampler).__name__}"
+                    raise InvalidArgument("searcher", expected, got)
 
 
 def _check_packages(sampler: str) -> None:

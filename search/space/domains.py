@@ -16,7 +16,7 @@ from search.space.conditions import When, condition_of_json, read_condition
 from search.space.user_values import choices, finite, integer, is_number
 from search.values import from_json, identity, to_json
 
-_NARROW = 1e-6  # bounds closer than this, as a share, make both scales the same
+_NARROW = 1e-3  # bounds closer than this, as a share, make both scales the same
 _FINEST = 2.0**-50
 """The smallest step of a `Float`, as a share of its larger bound, at which its values differ."""
 
@@ -208,13 +208,16 @@ class Integer(_Domain):
         return (self.high - self.low) // self.step + 1
 
     @property
-    def _is_logarithmic(self) -> bool:
-        """Whether the logarithmic scale differs from the linear one, which has exact bins."""
+    def is_logarithmic(self) -> bool:
+        """Whether the scale is logarithmic.
+
+        Not if both scales are about the same: bins of the linear one are exact.
+        """
         return self.log and self.high - self.low >= _NARROW * self.low
 
     def decode(self, unit: float) -> int:
         """Return the integer whose bin holds `unit`, a number of [0, 1]."""
-        if self._is_logarithmic:
+        if self.is_logarithmic:
             span = math.log(self.high + 1) - math.log(self.low)
             value = math.floor(math.exp(math.log(self.low) + unit * span))
             return min(max(value, self.low), self.high)
@@ -224,7 +227,7 @@ class Integer(_Domain):
         """Return the middle of the integer's bin; with a step, of the nearest value's bin."""
         if self.low == self.high:
             return 0.5
-        if self._is_logarithmic:
+        if self.is_logarithmic:
             span = math.log(self.high + 1) - math.log(self.low)
             return (math.log(value + 0.5) - math.log(self.low)) / span
         index = value - self.low

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -11,8 +12,10 @@ from search.space.sampling import DRAWS_OF_ONE
 from search.space.spaces import Choice, Domain, Integer, Space
 from search.values import is_finite, plain_value
 
-Complete: TypeAlias = Callable[[Space, str, Mapping[str, Any], random.Random], dict[str, Any]]
-"""Returns the configuration of a point in a space: called with the point's name for errors."""
+Complete: TypeAlias = Callable[
+    [Space, Mapping[str, Mapping[str, Any]], random.Random], list[dict[str, Any]]
+]
+"""Returns the configurations of points in a space: called with them by their names for errors."""
 
 
 def completed(
@@ -43,12 +46,19 @@ def completed(
     raise InvalidArgument(name, expected, shown(dict(given), 300))
 
 
+def completed_each(
+    space: Space, points: Mapping[str, Mapping[str, Any]], rng: random.Random
+) -> list[dict[str, Any]]:
+    """Return `completed` of each point, by its name."""
+    return [completed(space, name, given, rng) for name, given in points.items()]
+
+
 def read_first_points(
     space: Space,
     points: Any,
     rng: random.Random,
     name: str = "points",
-    complete: Complete = completed,
+    complete: Complete = completed_each,
 ) -> list[dict[str, Any]]:
     """Read the points to be tried first.
 
@@ -60,7 +70,7 @@ def read_first_points(
         points: Dicts of hyperparameter name to value.
         rng: Generator for missing hyperparameters.
         name: The argument's name, for errors.
-        complete: Draws the missing hyperparameters of a point.
+        complete: Draws the missing hyperparameters of the points.
 
     Returns:
         Configurations of the space.
@@ -70,10 +80,9 @@ def read_first_points(
     """
     if isinstance(points, str | bytes | Mapping) or not isinstance(points, Iterable):
         raise InvalidArgument(name, "a list of dicts", shown(points))
-    return [
-        complete(space, f"{name}[{number}]", _read(space, f"{name}[{number}]", point), rng)
-        for number, point in enumerate(points)
-    ]
+    names = (f"{name}[{number}]" for number in itertools.count())
+    read = {each: _read(space, each, point) for each, point in zip(names, points, strict=False)}
+    return complete(space, read, rng)
 
 
 def _read(space: Space, name: str, point: Any) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def made(tmp_path_factory):
         "interrupted": {"running": (5,)},
         "followed": {"running": (4, 5), "ended": False},
         "named": {"points": [{"seconds": n, "x": n} for n in range(3)], "outcome_of": slower},
-        "spaced": {"points": [{"a": (64, 32), "b": 1 / 3}, {"a": (64,), "b": "two words"}]},
+        "spaced": {"points": [{"a": ((64, 32), 3), "b": 1 / 3}, {"a": (64,), "b": "two words"}]},
         "removed": {"ended": False},
         "population": {"generations": True, "trials": 12, "running": (11,), "ended": False},
         "damaged": {"created": "2100-01-01T00:00:00+00:00"},
@@ -663,7 +663,7 @@ def test_the_trials_are_sorted_by_the_objective_that_was_chosen(open_made):
     assert [row[0] for row in rows(frame)] == ["2", "1", "0", "3"]
 
 
-@pytest.mark.parametrize("term", ["a=(64, 32)", "b=0.333333", "b!='two words'", "status!=failed"])
+@pytest.mark.parametrize("term", ["a=((64, 32), 3)", "b=0.333333", "b!='two words'", "status!=failed"])
 def test_a_filter_takes_values_as_the_table_shows_them(open_made, term):
     _, frame = open_made("spaced", "trials")
     frame.get_by_label("Filter").fill(term)

@@ -305,7 +305,7 @@ def test_what_a_point_leaves_out_is_drawn_from_the_bounds_of_its_group(seed):
     settings, space = Grouped(Random(), spaces), union(spaces, "group")
     given = [{"group": "eu"}, {"n": 3}, {"n": 15}, {"n": 7}, {"group": "us", "x": 0.5}]
     rng = random.Random(seed)
-    points = read_first_points(space, given, rng, complete=settings.completer())
+    points = read_first_points(space, given, rng, complete=settings.completed_each)
     assert all(list(point) == ["group", "x", "n"] for point in points)
     assert all(point.items() >= own.items() for point, own in zip(points, given, strict=True))
     for point in points[:4]:  # the last one has a value of another group
@@ -321,8 +321,8 @@ def test_what_a_point_leaves_out_is_drawn_from_the_bounds_of_its_group(seed):
 def test_points_without_a_group_are_spread_over_the_groups(seed):
     spaces = read_groups({"eu": {"x": [0.0, 1.0]}, "us": {"x": [0.0, 1.0]}}, "group")
     settings, space = Grouped(Random(), spaces), union(spaces, "group")
-    given, rng = [{"group": "us"}, {"x": 0.1}, {"x": 0.2}, {"x": 0.3}], random.Random(seed)
-    points = read_first_points(space, given, rng, complete=settings.completer())
+    given, rng = [{"x": 0.1}, {"x": 0.2}, {"x": 0.3}, {"group": "us"}], random.Random(seed)
+    points = read_first_points(space, given, rng, complete=settings.completed_each)
     assert Counter(point["group"] for point in points) == {"eu": 2, "us": 2}
 
 
@@ -336,7 +336,7 @@ def test_a_group_with_more_points_than_trials_is_named():
 
 def test_a_point_that_no_group_allows_is_refused_by_its_name():
     spaces = read_groups(BOUNDS, "group", lambda params: params["n"] != 3)
-    complete = Grouped(Random(), spaces).completer()
+    complete = Grouped(Random(), spaces).completed_each
     with pytest.raises(InvalidArgument, match=r"^points\[1\]: expected a configuration"):
         points = [{"n": 2}, {"n": 3}]
         read_first_points(union(spaces, "group"), points, random.Random(0), complete=complete)
@@ -344,7 +344,7 @@ def test_a_point_that_no_group_allows_is_refused_by_its_name():
 
 def test_a_point_beyond_the_bounds_of_all_groups_is_refused_by_its_name():
     spaces = read_groups({"eu": {"x": [0.0, 1.0]}, "us": {"x": [10.0, 2000.0]}}, "group")
-    complete = Grouped(Random(), spaces).completer()
+    complete = Grouped(Random(), spaces).completed_each
     with pytest.raises(InvalidArgument) as caught:
         read_first_points(union(spaces, "group"), [{"x": 5.0}], random.Random(0), complete=complete)
     assert str(caught.value) == (

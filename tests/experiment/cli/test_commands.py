@@ -229,20 +229,16 @@ def test_a_driver_on_another_host_is_shown_with_its_last_sign_of_life(call, tmp_
     assert "asked to stop" in call("stop", root)
 
 
-def test_a_driver_on_another_host_is_gone_after_a_long_silence(call, refused, tmp_path):
+def test_how_to_continue_is_shown_after_a_long_silence_of_a_driver_on_another_host(call, tmp_path):
     root = make_run(tmp_path, running=(3,), ended=False)
     elsewhere = {"boot": "0" * 32, "namespace": 1, "started": 1}
     mark_as_owned(root, host="spark-7", origin=elsewhere)
     mark = root / "owners" / "000001.json"
     os.utime(mark, times=(0, mark.stat().st_mtime - 3600))
     rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
-    assert re.search(
-        r", its driver \(host spark-7, pid \d+\) is gone: last sign of life 1 h 0 min ago$",
-        rows["state"],
-    )
+    assert rows["state"].endswith(" 1 h 0 min ago")
     assert rows["to continue"] == f"resume='{root}' continues it"
-    assert "expected a run in progress" in refused("stop", root)
-    assert not (root / "stop").exists()
+    assert "asked to stop" in call("stop", root)  # its clock may differ
 
 
 def test_the_list_shows_the_default_folder_by_default(call, tmp_path, monkeypatch):
@@ -516,7 +512,9 @@ def test_show_of_a_trial_does_not_need_its_folder(call, finished, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "iterdir", refuse)
-    assert ["status", "finished"] in rows_of(call("show", finished, 5))
+    rows = rows_of(call("show", finished, 5))
+    assert ["status", "finished"] in rows
+    assert ["folder", str(RunPaths(finished).attempt(5).folder)] in rows
 
 
 def test_a_folder_that_cannot_be_read_is_an_error_in_a_sentence(refused, tmp_path):
@@ -1092,9 +1090,12 @@ def test_nested_values_are_lists_in_json(call, tmp_path):
 
 
 def test_none_and_a_missing_hyperparameter_differ_in_csv(call, tmp_path):
-    root = make_run(tmp_path, points=[{"a": None}, {"a": 1}, {"b": 2}], failed=())
+    large = 2**53 + 1
+    points = [{"a": None, "n": large}, {"a": 1, "n": 0.5}, {"b": 2}]
+    root = make_run(tmp_path, points=points, failed=())
     rows = list(csv.DictReader(io.StringIO(call("export", "--csv", root))))
     assert [row["a"] for row in rows] == ["None", "1", ""]
+    assert [row["n"] for row in rows] == [str(large), "0.5", ""]
 
 
 def test_the_epochs_of_short_trials_are_exported(call, tmp_path):

@@ -3,8 +3,6 @@ import {shown} from '../format';
 import type {Trial} from '../model';
 import type {Column} from './trials';
 
-// Spaces end a term, but not those between quotes or brackets.
-const TERMS = /(?:"[^"]*"|'[^']*'|\([^)]*\)|\[[^\]]*\]|\S)+/g;
 const TERM = /^(.+?)(<=|>=|!=|=|<|>)(.*)$/;
 
 /** What a column is called in a filter. */
@@ -14,8 +12,24 @@ export function wordsFor({name, title}: Column): string[] {
 
 /** Return whether a trial matches; a term without an operator is searched for in all columns. */
 export function matches(text: string, columns: Column[]): (trial: Trial) => boolean {
-  const terms = (text.match(TERMS) ?? []).map((term) => one(term, columns));
+  const terms = split(text).map((term) => one(term, columns));
   return (trial) => terms.every((term) => term(trial));
+}
+
+/** Return the terms: spaces end one, but not those between quotes or brackets. */
+function split(text: string): string[] {
+  const terms = [''];
+  let [quote, depth, before] = ['', 0, ' '];
+  for (const character of text) {
+    if (quote) quote = character === quote ? '' : quote;
+    else if (/["']/.test(character) && !/\w/.test(before)) quote = character; // not that of "it's"
+    else if (/[([{]/.test(character)) depth++;
+    else if (/[)\]}]/.test(character)) depth = Math.max(0, depth - 1);
+    if (!quote && !depth && /\s/.test(character)) terms.push('');
+    else terms[terms.length - 1] += character;
+    before = character;
+  }
+  return terms.filter(Boolean);
 }
 
 function one(term: string, columns: Column[]): (trial: Trial) => boolean {
@@ -36,7 +50,7 @@ function compare(value: ReturnType<Column['value']>, operator: string, wanted: s
   if (operator === '=') return equal;
   if (operator === '!=') return !equal;
   if (value === null) return false;
-  const order = typeof value === 'number' ? value - Number(wanted) : shown(value).localeCompare(wanted, 'en', {numeric: true});
+  const order = typeof value === 'number' ? value - Number(wanted) : shown(value).localeCompare(unquoted(wanted), 'en', {numeric: true});
   if (operator === '<') return order < 0;
   if (operator === '>') return order > 0;
   return operator === '<=' ? order <= 0 : order >= 0;
