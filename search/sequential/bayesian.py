@@ -69,11 +69,11 @@ class BayesianOptimization:
 class BayesianSearch(SequentialSearch):
     """Bayesian optimisation with a Gaussian process, for tens to a few hundreds of costly trials.
 
-    The first trials are `points`, then the middle of the space with a random value of each
-    unordered choice, since bounds are put around what is expected to be good (so begin Ax and
-    Vizier, too; Song et al. 2024), then a Latin hypercube, until there are `DESIGN` configurations,
-    prior observations included. From then on a trial is the point of the largest expected
-    improvement over the best under a Gaussian process: Matern 5/2, a length scale per
+    The first trials are `points`, then, with one objective, the middle of the space with a random
+    value of each unordered choice, since bounds are put around what is expected to be good (so
+    begin Ax and Vizier, too; Song et al. 2024), then a Latin hypercube, until there are `DESIGN`
+    configurations, prior observations included. From then on a trial is the point of the largest
+    expected improvement over the best under a Gaussian process: Matern 5/2, a length scale per
     hyperparameter, and a noise term.
 
     - Trials in flight count as if they had the value that the model expects ("kriging believer":
@@ -121,10 +121,10 @@ class BayesianSearch(SequentialSearch):
         self._take_known(problem.known)
 
     def _first_points(self, count: int, rng: random.Random) -> list[list[float]]:
-        """Return so many points: the middle of the space, then a Latin hypercube."""
-        if not count:
-            return []
+        """Return so many points of the design."""
         domains = self._space.values()
+        if not count or len(self._goal.each) > 1:  # the middle of a space is seldom on a front
+            return latin_hypercube(count, len(domains), rng)
         middle = [rng.random() if is_unordered(domain) else 0.5 for domain in domains]
         return [middle, *latin_hypercube(count - 1, len(domains), rng)]
 

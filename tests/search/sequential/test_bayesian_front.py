@@ -47,6 +47,13 @@ def trials_of(searcher, evaluate):
     return trials
 
 
+def test_the_first_trials_fill_a_latin_hypercube():
+    trials = trials_of(make(samples=DESIGN), several(plain))
+    for name in SQUARE:
+        slices = sorted(math.floor(trial.params[name] * DESIGN) for trial in trials)
+        assert slices == list(range(DESIGN))
+
+
 @pytest.mark.parametrize(
     ("function", "space", "reference"),
     [(plain, SQUARE, (1.0, 1.0)), (tuning, MIXED, (2.0, 2.0))],
