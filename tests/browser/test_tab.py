@@ -663,7 +663,9 @@ def test_the_trials_are_sorted_by_the_objective_that_was_chosen(open_made):
     assert [row[0] for row in rows(frame)] == ["2", "1", "0", "3"]
 
 
-@pytest.mark.parametrize("term", ["a=((64, 32), 3)", "b=0.333333", "b!='two words'", "status!=failed"])
+@pytest.mark.parametrize(
+    "term", ["a=((64, 32), 3)", "b=0.333333", "b!='two words'", "status!=failed"]
+)
 def test_a_filter_takes_values_as_the_table_shows_them(open_made, term):
     _, frame = open_made("spaced", "trials")
     frame.get_by_label("Filter").fill(term)
