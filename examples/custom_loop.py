@@ -86,6 +86,8 @@ def main() -> None:
         name="digits-loop",
         logdir=options.logdir,
     )
+    if trial.value is None:  # after Ctrl-C
+        sys.exit(f"The training was {trial.status}.")
     print(f"Accuracy on {options.workers} workers: {trial.value:.3f}")
     print(f"Look at it: {sys.executable} -m experiment tensorboard {trial.logdir}")
     spark.stop()

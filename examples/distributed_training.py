@@ -88,6 +88,8 @@ def main() -> None:
             optimization_key="accuracy",
             logdir=options.logdir,
         )
+        if trial.value is None:  # after Ctrl-C
+            sys.exit(f"The training was {trial.status}.")
         metrics = trial.metrics
         print(f"Workers: {workers}; accuracy {metrics['accuracy']:.3f}, loss {metrics['loss']:.4f}")
 

@@ -74,7 +74,7 @@ def main() -> None:
         logdir=options.logdir,
     )
     columns = ["trial", "status", "value", "learning_rate", "dropout", "metrics.loss", "seconds"]
-    print(result.to_pandas()[columns].to_string(index=False))
+    print(result.to_pandas().reindex(columns=columns).to_string(index=False))
     print(f"Best: {result.best}")
     print(f"Look at it: {sys.executable} -m experiment tensorboard {result.logdir}")
     spark.stop()

@@ -82,6 +82,8 @@ def main() -> None:
             name=f"large-steps-on-{workers}",
             logdir=options.logdir,
         )
+        if trial.value is None:  # after Ctrl-C
+            sys.exit(f"The training was {trial.status}.")
         taken[workers] = trial.value
         print(f"Workers: {workers}, a step: {1e3 * trial.value:.0f} ms")
     print(f"Speed of two workers: {taken[1] / taken[2]:.2f} times that of one")

@@ -84,6 +84,8 @@ def main() -> None:
             optimization_key="accuracy",
             logdir=options.logdir,
         )
+        if trial.value is None:  # after Ctrl-C
+            sys.exit(f"The training was {trial.status}.")
         # Not by np.load alone: the folder may be on HDFS.
         with experiment.data.open(f"{trial.logdir}/weights.npy") as file:
             weights[workers] = np.load(file)

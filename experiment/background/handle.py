@@ -14,6 +14,7 @@ from experiment.results.result import Result, Results
 from experiment.results.text import count
 from experiment.results.trial_result import TrialResult
 from experiment.results.warned import started_at, users_line
+from search.checks import check_number, plain
 from search.errors import InvalidArgument, shown
 
 P = ParamSpec("P")
@@ -53,7 +54,11 @@ class Handle(Generic[R]):
 
         Raises:
             TimeoutError: The search still runs.
+            InvalidArgument: `timeout` is none.
         """
+        timeout = plain(timeout)
+        if timeout is not None:
+            check_number("timeout", timeout, "at least 0 seconds, or None", lambda t: t >= 0)
         try:
             return self._future.result(timeout)
         except TimeoutError:
@@ -62,7 +67,10 @@ class Handle(Generic[R]):
             raise TimeoutError(f"the search still runs after {timeout:g} s: {self!r}") from None
 
     def status(self) -> State:
-        """Return 'running', 'finished', 'cancelled' (ended early on request) or 'failed'."""
+        """Return 'running', 'finished', 'cancelled' or 'failed'.
+
+        'cancelled' is a search that ended early without an error: on request, or at its deadline.
+        """
         if not self._future.done():
             return "running"
         if self._future.exception() is not None:

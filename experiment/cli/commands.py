@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 import experiment
 from experiment.cli.activity import how_to_continue, may_run, running_on, state_of
-from experiment.cli.console import write_any_text
+from experiment.cli.console import drop_output, write_any_text
 from experiment.cli.exporting import export
 from experiment.cli.following import Followed
 from experiment.cli.listing import LOGDIR, list_runs, run_meant
@@ -64,20 +63,15 @@ def main(arguments: Sequence[str], program: str = "python -m experiment") -> int
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader has ended, as in `| head`
-        _drop_output()
+        drop_output()
     except OSError as error:  # such as a full disk, or a file of another user
         _print_error(str(error))
         try:
             sys.stdout.flush()
         except OSError:
-            _drop_output()
+            drop_output()
         return 2
     return 0
-
-
-def _drop_output() -> None:
-    """Let Python's exit not fail to write what is left of the output."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def command_parser(program: str) -> argparse.ArgumentParser:

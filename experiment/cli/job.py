@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from experiment.cli.console import print_best, print_facts, write_any_text
+from experiment.cli.console import drop_output, print_best, print_facts, write_any_text
 from experiment.cli.job_options import BAD_INPUT, Job, read_job
 from experiment.driver.control import deadline_passed
 from experiment.results.result import Result, Results, SearchFailed, too_many_failures
@@ -94,6 +94,17 @@ def _overall(result: Result | Results) -> Result:
 
 
 def _print(result: Result) -> None:
+    """Print a result; that this fails is no failure of the search."""
+    try:
+        _print_all(result)
+        sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # as in `| head`
+            print(f"the result cannot be printed: {error}", file=sys.stderr)
+        drop_output()
+
+
+def _print_all(result: Result) -> None:
     print_best(result)
     print_facts(
         {
@@ -104,7 +115,6 @@ def _print(result: Result) -> None:
             "look at it": command("tensorboard", result.logdir),
         }
     )
-    sys.stdout.flush()
 
 
 def _complain(error: ExperimentError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import json
 import operator
 import os
 import re
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import cloudpickle
-import msgspec
 
 import experiment
 from experiment.setup.keywords import entries
@@ -320,7 +320,7 @@ def _space(kind: str, given: Any) -> Any:
 
 def _file(name: str, path: str) -> Any:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors mark it
     except OSError as error:
         got = f"{path!r}: {error.strerror}"
         hint = "in cluster mode, ship it with --files and name it without a folder"
@@ -330,9 +330,22 @@ def _file(name: str, path: str) -> Any:
     if not path.endswith(".json"):
         return _yaml(name, text, path)
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+        # Not by msgspec, which keeps the last value of a repeated name and drops the others.
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(_option(name), "JSON", f"{path!r}: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"repeated name {next(n for n in names if names.count(n) > 1)!r}")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _yaml(name: str, text: str, path: str = "") -> Any:

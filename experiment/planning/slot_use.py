@@ -17,7 +17,7 @@ def trials_per_slot(trials: int, batch: int, slots: int) -> int:
         slots: Number of slots.
     """
     whole, rest = divmod(trials, batch)
-    return whole * math.ceil(batch / slots) + math.ceil(rest / slots)
+    return whole * -(-batch // slots) - (-rest // slots)
 
 
 def idle_when_equal(batch: int, slots: int) -> float:
@@ -25,7 +25,7 @@ def idle_when_equal(batch: int, slots: int) -> float:
 
     All trials take equally long.
     """
-    return 1 - batch / (slots * math.ceil(batch / slots))
+    return 1 - batch / (slots * -(-batch // slots))
 
 
 def idle_when_exponential(batch: int, slots: int) -> float:
@@ -35,6 +35,8 @@ def idle_when_exponential(batch: int, slots: int) -> float:
     last `k` ends after `1 + 1/2 + ... + 1/k` of the mean time (A. Rényi: On the theory of order
     statistics, Acta Mathematica Academiae Scientiarum Hungaricae 4, 1953).
     """
+    if batch > slots * 2**53:  # larger numbers may be no floats
+        return 0.0
     last = min(batch, slots)
     span = (batch - last) / slots + math.fsum(1 / k for k in range(1, last + 1))
     return 1 - batch / (slots * span)

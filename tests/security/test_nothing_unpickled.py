@@ -67,6 +67,7 @@ LOADERS = (
 HOOKS = ("allow_pickle", "custom_objects", "dec_hook", "ext_hook", "safe_mode")
 """Arguments."""
 
+SAFE_JSON = "JSON of a file that the command line of a job names"
 SAFE_YAML = "plain values only, of the command line of a job and the files that it names"
 PLAIN_VALUES = "makes hyperparameters and metrics of what JSON has, and nothing else"
 COMMAND = "a command of our own, none of whose words is data of a run"
@@ -159,6 +160,7 @@ ALLOWED = {
         "Parts._tell_if_uneven.tell",
         "tf.numpy_function",
     ): ("in the trial's process: calls a function of this package"),
+    ("experiment/cli/job_options.py", "_file", "json.loads"): SAFE_JSON,
     ("experiment/cli/job_options.py", "_referred", "importlib.import_module"): (
         "the module that the command line of a job names"
     ),

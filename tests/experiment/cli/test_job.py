@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -141,3 +144,20 @@ def test_bad_input_is_one_line_on_stderr_and_starts_no_spark(capsys, tmp_path, m
     assert printed.out == ""
     assert printed.err.startswith("--train: expected a module that can be imported")
     assert len(printed.err.splitlines()) == 1
+
+
+def test_a_result_that_cannot_be_printed_is_no_failure_of_the_search():
+    program = """
+from experiment.cli.job import _print
+from experiment.results.result import Result
+from search.direction import Direction
+_print(Result([], Direction.MAX, "/runs"))
+"""
+    command = [sys.executable, "-c", program]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    told = "the result cannot be printed: [Errno 28] No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (0, told)
+    closed = f"{shlex.join(command)} | true; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", closed], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -328,12 +328,25 @@ def test_bad_files_are_named(folder, text, message):
     assert message in str(error.value)
 
 
-def test_bad_json_is_named(folder):
-    (folder / "space.json").write_text("{")
-    with pytest.raises(
-        InvalidArgument, match=r"--grid: expected JSON, got .*: Input data was trunc"
-    ):
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "Expecting property name enclosed in double quotes: line 1 column 2"),
+        ('{"x": [1], "x": [2]}', "repeated name 'x'"),
+        ('{"x": [NaN]}', "NaN is no JSON"),
+    ],
+)
+def test_bad_json_is_named(folder, text, problem):
+    (folder / "space.json").write_text(text)
+    with pytest.raises(InvalidArgument) as caught:
         read_job([*TRAIN, "--grid", "space.json"])
+    assert str(caught.value).startswith(f"--grid: expected JSON, got 'space.json': {problem}")
+
+
+@pytest.mark.parametrize("file", ["space.yaml", "space.json"])
+def test_a_file_may_begin_with_a_byte_order_mark(folder, file):
+    (folder / file).write_text('\ufeff{"x": [1, 2]}')
+    assert read_job([*TRAIN, "--grid", file]).space == {"x": [1, 2]}
 
 
 def test_json_that_is_nested_too_deep_is_named(folder):

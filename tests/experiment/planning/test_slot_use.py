@@ -41,6 +41,12 @@ def test_shares_are_shares_and_one_slot_never_waits(batch, slots):
         assert idle(batch, 1) == pytest.approx(0, abs=1e-12)
 
 
+def test_a_batch_may_be_larger_than_any_float():
+    assert trials_per_slot(10**330, 10**330, 2) == 5 * 10**329
+    assert idle_when_equal(10**330, 3) == pytest.approx(0)
+    assert idle_when_exponential(10**330, 3) == pytest.approx(0)
+
+
 @pytest.mark.parametrize(("batch", "slots"), [(1, 1), (2, 2), (10, 4), (10, 10), (4, 10), (50, 8)])
 def test_idle_time_of_trials_of_exponential_length_matches_the_formula(batch, slots):
     times = np.random.default_rng(0).exponential(size=(20_000, batch))
