@@ -54,7 +54,9 @@ def test_a_handle_follows_a_search_to_its_result(spark, tmp_path):
     assert handle.status() == "running"
     with pytest.raises(TimeoutError):
         handle.result(timeout=0.01)
-    with pytest.raises(InvalidArgument, match="timeout: expected at least 0 seconds, or None, got"):
+    with pytest.raises(
+        experiment.InvalidArgument, match="timeout: expected at least 0 seconds, or None, got"
+    ):
         handle.result(timeout="5")
     wait_until(lambda: len(processes_in(tmp_path)) >= 4)
     assert handle.trials() == []
