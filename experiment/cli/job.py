@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
@@ -23,6 +24,7 @@ from spark_jobs.storage.refusals import StorageFailed
 
 DONE, FAILED, NO_RESULT, CANCELLED = 0, 1, 3, 130
 
+_READ_WITH_SPARK = ("resume", "warm_start")  # runs, perhaps with the session's settings of HDFS
 _ENDS_SEARCH: tuple[FailureKind, ...] = ("ambiguous objective",)  # one such trial ends the search
 
 
@@ -52,9 +54,26 @@ def main(words: Sequence[str]) -> int:
         return CANCELLED
 
 
+def _check(job: Job) -> None:
+    """Check what needs no session, before Spark's start takes its seconds and executors.
+
+    Raises:
+        InvalidArgument: An argument is invalid.
+    """
+    arguments = {n: value for n, value in job.arguments.items() if n not in _READ_WITH_SPARK}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the call itself warns
+            job.call.spec(None, job.train, job.space, **arguments)  # type: ignore[attr-defined]  # of every search
+    except InvalidArgument as error:
+        if error.name != "spark":  # a searcher asks it for its slots
+            raise
+
+
 def _run(job: Job) -> int:
     from spark_jobs.session.classic import make_session
 
+    _check(job)
     spark = make_session()
     try:
         result = _overall(job.call(spark, job.train, job.space, **job.arguments))

@@ -146,6 +146,25 @@ def test_bad_input_is_one_line_on_stderr_and_starts_no_spark(capsys, tmp_path, m
     assert len(printed.err.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("_handlers")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--popsize", "abc"], "popsize: expected an integer of at least 4, got 'abc'"),
+        (["--deadline", "1h"], "deadline: expected "),
+        (["--direction", "maximum"], "direction: expected "),
+        (["--searcher", "random", "--samples", "0"], "samples: expected "),
+    ],
+)
+def test_wrong_arguments_start_no_spark(capsys, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("spark_jobs.session.classic.make_session", pytest.fail)
+    (tmp_path / "bounds.yaml").write_text("x: [0.0, 1.0]\n")
+    given = ["--train", "math:sqrt", "--bounds", "bounds.yaml", *words]
+    assert main(given) == BAD_INPUT
+    assert capsys.readouterr().err.startswith(message)
+
+
 def test_a_result_that_cannot_be_printed_is_no_failure_of_the_search():
     program = """
 from experiment.cli.job import _print
