@@ -95,12 +95,13 @@ def _counts(domain: Domain, values: Sequence[Any]) -> _Counts:
         last = len(domain.values) - 1  # of a range, perhaps beyond the integers of a domain
         domain = Integer(0, last) if last <= LARGEST_INTEGER else Float(0.0, float(last))
     low, high, steps = float(domain.low), float(domain.high), _STEPS
-    if isinstance(domain, Integer) and domain.log:
+    log = domain.is_logarithmic if isinstance(domain, Integer) else domain.log
+    if isinstance(domain, Integer) and log:
         steps = min(math.ceil(math.log2(high - low + 1)) + 1, steps)
     elif domain.size is not None:
         steps = min(domain.size, steps)
     numbers = np.asarray(values, dtype=np.float64)
-    if domain.log:
+    if log:
         low, high, numbers = math.log(low), math.log(high), np.log(numbers)
     half_step = (high / 2 - low / 2) / (steps - 1)  # halves: the span of huge bounds overflows
     if not half_step:  # bounds that are closer than floats can tell

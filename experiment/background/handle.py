@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Thread, current_thread, main_thread
+from threading import TIMEOUT_MAX, Thread, current_thread, main_thread
 from types import FrameType
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
@@ -54,13 +55,13 @@ class Handle(Generic[R]):
 
         Raises:
             TimeoutError: The search still runs.
-            InvalidArgument: `timeout` is none.
+            InvalidArgument: `timeout` is not a number of seconds.
         """
         timeout = plain(timeout)
         if timeout is not None:
-            check_number("timeout", timeout, "at least 0 seconds, or None", lambda t: t >= 0)
+            check_number("timeout", timeout, "seconds, or None", _is_no_nan)
         try:
-            return self._future.result(timeout)
+            return self._future.result(None if timeout is None else min(timeout, TIMEOUT_MAX))
         except TimeoutError:
             if self._future.done():  # an error of the search itself
                 raise
@@ -95,6 +96,10 @@ class Handle(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<experiment.Handle: {self.status()}, {count(len(self.trials()), 'trial')} ended>"
+
+
+def _is_no_nan(number: float) -> bool:
+    return isinstance(number, int) or not math.isnan(number)  # isnan fails for huge integers
 
 
 class _CtrlC:

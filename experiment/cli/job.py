@@ -24,7 +24,6 @@ from spark_jobs.storage.refusals import StorageFailed
 
 DONE, FAILED, NO_RESULT, CANCELLED = 0, 1, 3, 130
 
-_READ_WITH_SPARK = ("resume", "warm_start")  # runs, perhaps with the session's settings of HDFS
 _ENDS_SEARCH: tuple[FailureKind, ...] = ("ambiguous objective",)  # one such trial ends the search
 
 
@@ -57,14 +56,17 @@ def main(words: Sequence[str]) -> int:
 def _check(job: Job) -> None:
     """Check what needs no session, before Spark's start takes its seconds and executors.
 
+    Nothing if it depends on other runs, which may be read with the session's settings of HDFS.
+
     Raises:
         InvalidArgument: An argument is invalid.
     """
-    arguments = {n: value for n, value in job.arguments.items() if n not in _READ_WITH_SPARK}
+    if job.arguments.keys() & {"resume", "warm_start"}:
+        return
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the call itself warns
-            job.call.spec(None, job.train, job.space, **arguments)  # type: ignore[attr-defined]  # of every search
+            job.call.spec(None, job.train, job.space, **job.arguments)  # type: ignore[attr-defined]  # of every search
     except InvalidArgument as error:
         if error.name != "spark":  # a searcher asks it for its slots
             raise
@@ -114,13 +116,16 @@ def _overall(result: Result | Results) -> Result:
 
 def _print(result: Result) -> None:
     """Print a result; that this fails is no failure of the search."""
+    if sys.stdout is None:  # closed by the caller
+        return
     try:
         _print_all(result)
         sys.stdout.flush()
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # as in `| head`
-            print(f"the result cannot be printed: {error}", file=sys.stderr)
         drop_output()
+        if not isinstance(error, BrokenPipeError) and sys.stderr is not None:  # as in `| head`
+            with contextlib.suppress(OSError):
+                print(f"the result cannot be printed: {error}", file=sys.stderr)
 
 
 def _print_all(result: Result) -> None:

@@ -19,7 +19,8 @@ from search.direction import Directions, Goal
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.space.domains import nearest
-from search.space.spaces import LARGEST_INTEGER, Choice, Domain, Float, Integer, Space
+from search.space.spaces import LARGEST_INTEGER, Choice, Domain, Float, Space
+from search.space.user_values import is_number
 
 _Score = float | tuple[float, ...]
 
@@ -341,14 +342,20 @@ def _check_values(sampler: Any, space: Space) -> None:
         given = sampler._search_space
     elif isinstance(sampler, samplers.PartialFixedSampler):
         given = {name: [value] for name, value in sampler._fixed_params.items()}
-    for name, values in given.items():
-        match space.get(name):
-            case Float(low, high) | Integer(low, high):
-                outside = [value for value in values if not low <= value <= high]
-                if outside:
-                    expected = f"values of {name!r} from {low!r} to {high!r}"
-                    got = f"{shown(outside[0])} in {type(sampler).__name__}"
-                    raise InvalidArgument("searcher", expected, got)
+    kinds = _optuna().distributions
+    for name in given.keys() & space.keys():
+        asked = _parameter(kinds, space[name]).distribution
+        if isinstance(asked, kinds.CategoricalDistribution):
+            continue  # Optuna refuses other values itself
+        rounding = 1e-9 * max(abs(asked.low), abs(asked.high))
+        low, high = asked.low - rounding, asked.high + rounding
+        outside = [
+            value for value in given[name] if not (is_number(value) and low <= value <= high)
+        ]
+        if outside:
+            expected = f"values of {name!r} from {asked.low!r} to {asked.high!r}"
+            got = f"{shown(outside[0])} in {type(sampler).__name__}"
+            raise InvalidArgument("searcher", expected, got)
 
 
 def _check_packages(sampler: str) -> None:

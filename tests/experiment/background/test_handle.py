@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -54,9 +55,7 @@ def test_a_handle_follows_a_search_to_its_result(spark, tmp_path):
     assert handle.status() == "running"
     with pytest.raises(TimeoutError):
         handle.result(timeout=0.01)
-    with pytest.raises(
-        experiment.InvalidArgument, match="timeout: expected at least 0 seconds, or None, got"
-    ):
+    with pytest.raises(experiment.InvalidArgument, match="timeout: expected seconds, or None, got"):
         handle.result(timeout="5")
     wait_until(lambda: len(processes_in(tmp_path)) >= 4)
     assert handle.trials() == []
@@ -64,7 +63,7 @@ def test_a_handle_follows_a_search_to_its_result(spark, tmp_path):
     (tmp_path / "release").touch()
     wait_until(handle.trials)
     assert handle.trials()[0].status == "finished"
-    result = handle.result(timeout=240)
+    result = handle.result(timeout=math.inf)
     assert [trial.value for trial in result.trials] == [1.0, 2.0, 3.0]
     assert handle.status() == "finished"
     assert sorted(trial.id for trial in handle.trials()) == [0, 1, 2]

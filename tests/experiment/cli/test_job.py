@@ -178,5 +178,6 @@ _print(Result([], Direction.MAX, "/runs"))
     told = "the result cannot be printed: [Errno 28] No space left on device\n"
     assert (ended.returncode, ended.stderr) == (0, told)
     closed = f"{shlex.join(command)} | true; exit ${{PIPESTATUS[0]}}"
-    ended = subprocess.run(["bash", "-c", closed], stderr=subprocess.PIPE, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    for line in (closed, *(f"{shlex.join(command)} {to}" for to in (">&-", ">/dev/full 2>&1"))):
+        ended = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
+        assert (ended.returncode, ended.stderr) == (0, "")

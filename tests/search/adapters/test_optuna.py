@@ -371,6 +371,33 @@ def test_values_of_a_sampler_outside_the_bounds_are_refused_before_the_search(sa
         OptunaSearcher(sampler).start(problem_on(PLANE, 10))
 
 
+@pytest.mark.filterwarnings("ignore:The value .* is out of range")
+@pytest.mark.parametrize(
+    ("domain", "values"),
+    [
+        (Float(1.0, 2.0, step=1 / 3), [0, 1, 2, 3]),  # in the study by their positions
+        (Float(0.1, 0.3), [0.1, 0.2, 0.1 + 0.2]),
+        (Choice(["s", "m", "l"], ordered=True), [0, 2]),
+    ],
+    ids=["positions", "rounding", "ordered"],
+)
+def test_values_of_a_sampler_are_those_of_its_study(domain, values):
+    problem = problem_on(Space({"x": domain}), len(values))
+    searcher = OptunaSearcher(samplers.GridSampler({"x": values})).start(problem)
+    assert len(drive(searcher, evaluated_by(lambda params: 0.5))) == len(values)
+
+
+@pytest.mark.parametrize(
+    ("domain", "value"),
+    [(Float(0.0, 1.0), "a"), (Choice(["s", "m", "l"], ordered=True), -1)],
+    ids=["text", "position"],
+)
+def test_a_value_of_a_sampler_that_is_none_of_its_study_is_refused(domain, value):
+    with pytest.raises(InvalidArgument, match=f"values of 'x' from .*, got {value!r} in GridS"):
+        grid = samplers.GridSampler({"x": [value]})
+        OptunaSearcher(grid).start(problem_on(Space({"x": domain}), 3))
+
+
 def test_an_error_of_the_constraint_is_not_the_samplers():
     space = Space(dict(PLANE), constraint=lambda params: 1.0)
     with pytest.raises(InvalidArgument, match="constraint: expected True or False, got 1.0"):
