@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     methods = [name for name in _METHODS if options.methods is None or name in options.methods]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     runs = [run for file in options.add for run in _printed(file)]
-    known = {run.task for run in runs}
+    known = {run.task for run in runs if run.covers(options.budgets)}
     wanted = tasks(methods, names, seeds, options.workers) if seeds else ()
     try:
         left = [task for task in wanted if task not in known]

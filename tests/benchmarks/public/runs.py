@@ -66,6 +66,12 @@ class Run:
         """The task that it was."""
         return Task(self.method, self.problem, self.seed, self.workers)
 
+    def covers(self, budgets: Iterable[int]) -> bool:
+        """Return whether it has failed, or has a regret after each budget that its method has."""
+        most = _methods(self.workers)[self.method].budget
+        wanted = {str(budget) for budget in budgets if budget <= most}
+        return bool(self.error) or wanted <= self.regrets.keys()
+
 
 def tasks(
     methods: Iterable[str], problems: Sequence[str], seeds: Sequence[int], workers: Sequence[int]

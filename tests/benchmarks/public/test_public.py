@@ -191,6 +191,15 @@ class TestProgram:
         assert printed == [Task(DEFAULT, F1, 1, 1), Task(RANDOM, F1, 1, 1), Task(RANDOM, F8, 1, 1)]
         assert f"| {DEFAULT} | 2 |" in page.read_text()
 
+    def test_a_line_without_a_wanted_budget_is_no_end_of_its_search(self):
+        found = Run(HEBO, F1, 0, 1, {"50": 0.5}, 1.0)
+        assert [found.covers(budgets) for budgets in ([50], [50, 100], [30, 50])] == [
+            True,
+            True,  # HEBO has at most 50 trials here
+            False,
+        ]
+        assert Run(HEBO, F1, 0, 1, {}, 1.0, "ValueError").covers([30])
+
     def test_zero_seeds_only_write_the_page(self, tmp_path, capsys):
         page = tmp_path / "page.md"
         program.main(["--seeds", "0", "--page", str(page)])
