@@ -18,6 +18,7 @@ from search.searcher import (
     ask_again,
     judge_of,
     selections_of,
+    why_exhausted,
 )
 from search.stopping.rules import StoppingJudge
 from search.trial import Outcome, Status, Trial
@@ -44,13 +45,15 @@ class CheckedSearcher:
         self._grows = grows
         self._asked = 0
         self._in_flight = 0
+        self._surplus: set[int] = set()  # trials beyond the searcher's own
+        self._told = True  # whether the searcher got the last outcome
         self._name = type(searcher).__name__
 
     @property
     def total(self) -> int:
-        """The searcher's `total`."""
+        """The searcher's `total`, with recorded trials that it would not propose."""
         with _failing(f"{self._name}.total"):
-            return self._searcher.total
+            return self._searcher.total + len(self._surplus)
 
     @property
     def finished(self) -> bool:
@@ -87,12 +90,19 @@ class CheckedSearcher:
         return self._handed_out(trial)
 
     def ask_again(self, trial: Trial) -> Trial | None:
-        """Ask for a trial again; raises as `ask` does."""
+        """Ask for a trial again; raises as `ask` does.
+
+        A run that was begun when a search went on after its space was used up has more trials than
+        the searcher proposes: they are returned as recorded, and their outcomes not passed on.
+        """
         with _failing(f"{self._name}.ask()"):
             again = ask_again(self._searcher, trial)
             if trial.id == self._asked and _equal(again, trial):  # it was checked when recorded
                 return self._counted(trial)
-        return self._handed_out(again)
+            used_up = again is None and self._searcher.finished and why_exhausted(self._searcher)
+        if used_up:
+            self._surplus.add(trial.id)
+        return self._handed_out(trial if used_up else again)
 
     def group_of(self, trial: int) -> str:
         """Return a trial's group; '' where the searcher has none."""
@@ -104,6 +114,8 @@ class CheckedSearcher:
 
         Anything but a number or None is an error.
         """
+        if trial in self._surplus:
+            return None
         name = f"{self._name}.acquisition_of()"
         with _failing(name):
             value = plain(acquisition_of(self._searcher, trial))
@@ -116,12 +128,16 @@ class CheckedSearcher:
     def tell(self, outcome: Outcome) -> None:
         """Pass an outcome to the searcher."""
         self._in_flight -= 1
-        with _failing(f"{self._name}.tell()"):
-            self._searcher.tell(outcome)
+        self._told = outcome.trial not in self._surplus
+        if self._told:
+            with _failing(f"{self._name}.tell()"):
+                self._searcher.tell(outcome)
 
     @property
     def selections(self) -> Sequence[Selection]:
         """The searcher's selections; anything but a `Selection` is an error."""
+        if not self._told:
+            return []
         with _failing(f"{self._name}.selections"):
             return [self._selection(selection) for selection in selections_of(self._searcher)]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from search.counted import CountedSearch
 from search.searcher import Problem
+from search.space.sampling import random_point
 from search.space.tried import Tried
-from search.trial import Outcome
+from search.trial import Outcome, Trial
 
 
 class RandomSearch(CountedSearch):
@@ -36,6 +37,19 @@ class RandomSearch(CountedSearch):
             return None
         self._tried.add(point)
         return self._space.decode(point)
+
+    def ask_again(self, trial: Trial) -> Trial | None:
+        """Return the next trial, or the recorded one if its configuration was tried before.
+
+        Such trials are in runs that were begun when random search drew each trial alone.
+        """
+        repeated = trial.id >= len(self._points) and self._space.encode(trial.params) in self._tried
+        if trial.id != self._asked or not repeated:
+            return self.ask()
+        random_point(self._space, self._rng)  # as when it was recorded
+        self.total = min(self.total + 1, self._budget)
+        self._asked += 1
+        return trial
 
     def tell(self, outcome: Outcome) -> None:
         """Do nothing: random search learns nothing."""

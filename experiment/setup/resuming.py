@@ -40,6 +40,9 @@ from spark_jobs.storage.locations import Location
 _BUDGET = ("generations", "samples")
 """Arguments of algorithms that may grow: the trials so far are the same."""
 
+_CANDIDATES = {"differential evolution": 5, "NSGA-II": 1}
+"""The `candidates` of algorithms before runs recorded them, without a barrier."""
+
 _LONG = 500  # maximum characters of a value: the paths of a warm start differ at their ends
 
 
@@ -83,7 +86,7 @@ def recorded_argument(run: object, name: str) -> Any:
     Raises:
         InvalidArgument: As for `manifest_of`.
     """
-    return manifest_of(run).algorithm.get(name)
+    return _in_present_terms(manifest_of(run).algorithm).get(name)
 
 
 def check_same_search(before: Manifest, now: Manifest, run: str) -> list[str]:
@@ -137,7 +140,20 @@ def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
     yield from space_differences(*spaces)
     if list(spaces[0]) != list(spaces[1]) and set(spaces[0]) == set(spaces[1]):
         yield f"the order of the space was {list(spaces[0])}, is {list(spaces[1])}"
-    yield from _changed("", *_without_budgets(before.algorithm, now.algorithm))
+    yield from _changed("", *_without_budgets(_in_present_terms(before.algorithm), now.algorithm))
+
+
+def _in_present_terms(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded algorithm's arguments by their present names, with those added since."""
+    arguments = dict(algorithm)
+    kind = algorithm.get("type")
+    if kind == "differential evolution" and "strategy" in arguments:
+        arguments["variant"] = arguments.pop("strategy")
+    if kind in _CANDIDATES and arguments.get("generational") is False:
+        arguments.setdefault("candidates", _CANDIDATES[kind])
+    if isinstance(searcher := arguments.get("searcher"), dict):  # `search_each`
+        arguments["searcher"] = _in_present_terms(searcher)
+    return arguments
 
 
 def _without_budgets(

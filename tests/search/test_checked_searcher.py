@@ -7,11 +7,14 @@ import re
 import numpy as np
 import pytest
 
+from search.algorithms import Evolution
 from search.checked_searcher import CheckedSearcher, SearcherFailed
 from search.errors import InvalidArgument
 from search.searcher import Selection
+from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from search.values import LARGEST_CONFIGURATION, check_size
+from tests.search.fakes import started
 
 
 class Custom:
@@ -250,6 +253,21 @@ def test_a_selection_of_a_trial_that_was_not_proposed_is_an_error(selection):
 
 def test_a_searcher_without_a_population_has_no_selections():
     assert list(CheckedSearcher(Custom()).selections) == []
+
+
+def test_recorded_trials_of_a_space_that_is_used_up_are_returned_as_recorded():
+    space = Space.of_bounds({"x": [1, 4]})
+    searcher = CheckedSearcher(started(Evolution, space, popsize=4, generations=2))
+    first = [searcher.ask() for _ in range(4)]
+    assert searcher.ask() is None
+    again = Trial(4, first[2].params, generation=1)
+    assert searcher.ask_again(again) == again
+    assert (searcher.total, searcher.finished) == (5, True)
+    for trial in first:
+        searcher.tell(Outcome(trial.id, "finished", 0.5))
+        assert [selection.trial for selection in searcher.selections] == [trial.id]
+    searcher.tell(Outcome(4, "finished", 0.75))
+    assert list(searcher.selections) == []
 
 
 def test_an_error_of_a_constraint_is_shown_with_the_configuration():

@@ -16,12 +16,13 @@ from search.evolution.nsga2 import NSGA2
 from search.evolution.population_based import PopulationTraining
 from search.grid import GridSearch, PointSearch
 from search.grouped import Grouped
-from search.searcher import Problem, drive
+from search.searcher import Problem, ask_again, drive
 from search.sequential.bayesian import BayesianOptimization
 from search.sequential.regularized_evolution import RegularizedEvolution
 from search.sequential.reinforce import Reinforce
+from search.space.sampling import random_point
 from search.space.spaces import Choice, Space
-from search.trial import Evaluated
+from search.trial import Evaluated, Trial
 from tests.search.fakes import (
     all_fail,
     outcome,
@@ -30,6 +31,7 @@ from tests.search.fakes import (
 from tests.search.searcher_contract import (
     KNOWN,
     MIXED,
+    SMALL,
     KnownContract,
     LearningContract,
     NoRepeatsContract,
@@ -67,6 +69,16 @@ class TestRandomSearch(
 ):
     algorithm = Random()
     samples = total = 13
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_trials_that_were_each_drawn_alone_are_asked_for_again(self, seed):
+        rng = random.Random(seed)
+        drawn = [SMALL.decode(random_point(SMALL, rng)) for _ in range(20)]
+        searcher = started(Random, SMALL, seed, samples=20)
+        for number, params in enumerate(drawn):
+            assert ask_again(searcher, Trial(number, params)) == Trial(number, params)
+        assert searcher.finished
+        assert searcher.total == 20
 
 
 class TestDifferentialEvolution(

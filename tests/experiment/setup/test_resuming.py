@@ -49,10 +49,21 @@ def test_a_run_on_storage_that_may_work_again_is_no_bad_input(monkeypatch):
         manifest_of("hdfs://host/runs/train")
 
 
-def test_an_argument_of_a_recorded_algorithm_is_found(tmp_path):
-    run = make_run(tmp_path, algorithm={"type": "differential evolution", "candidates": 20})
-    assert recorded_argument(run, "candidates") == 20
-    assert recorded_argument(run, "popsize") is None
+@pytest.mark.parametrize(
+    ("recorded", "candidates"),
+    [
+        ({"type": "differential evolution", "generational": False, "candidates": 20}, 20),
+        ({"type": "differential evolution", "generational": False}, 5),
+        ({"type": "differential evolution", "generational": True}, None),
+        ({"type": "NSGA-II", "generational": False, "candidates": 20}, 20),
+        ({"type": "NSGA-II", "generational": False}, 1),
+        ({"type": "NSGA-II", "generational": True}, None),
+        ({"type": "random"}, None),
+    ],
+)
+def test_a_run_of_an_earlier_version_had_fewer_candidates(tmp_path, recorded, candidates):
+    run = make_run(tmp_path, algorithm=recorded)
+    assert recorded_argument(run, "candidates") == candidates
 
 
 def test_another_number_of_workers_or_strategy_is_told():

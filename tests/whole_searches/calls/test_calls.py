@@ -226,7 +226,8 @@ def test_a_search_without_a_barrier_is_resumed_with_the_same_trials(spark, logdi
     assert resumed.logdir == begun.logdir
 
 
-def test_a_resumed_search_keeps_its_number_of_candidates(spark, logdir):
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_resumed_search_keeps_its_number_of_candidates(spark, logdir, recorded):
     def search(**settings):
         result = experiment.evolutionary_search(
             spark,
@@ -243,6 +244,11 @@ def test_a_resumed_search_keeps_its_number_of_candidates(spark, logdir):
     _, other = search(seed=3, generations=3, logdir=logdir)
     assert other[4:] != uncut[4:]
     begun, _ = search(seed=3, generations=1, candidates=5, logdir=logdir)
+    file = RunPaths(Path(begun.logdir)).manifest
+    manifest = json.loads(file.read_text())
+    if not recorded:  # as in a run of an earlier version, which always had 5
+        del manifest["algorithm"]["candidates"]
+        file.write_text(json.dumps(manifest))
     with pytest.raises(experiment.InvalidArgument, match="candidates was 5, is 20"):
         search(generations=3, resume=begun, candidates=20)
     _, trials = search(generations=3, resume=begun)
