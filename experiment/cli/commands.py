@@ -63,13 +63,13 @@ def main(arguments: Sequence[str], program: str = "python -m experiment") -> int
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader has ended, as in `| head`
-        drop_output()
+        drop_output(sys.stdout)
     except OSError as error:  # such as a full disk, or a file of another user
         _print_error(str(error))
         try:
             sys.stdout.flush()
         except OSError:
-            drop_output()
+            drop_output(sys.stdout)
         return 2
     return 0
 

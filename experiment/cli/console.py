@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -58,9 +59,9 @@ def write_any_text() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def drop_output() -> None:
-    """Drop the rest of the standard output, which Python's exit would fail to write."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop_output(stream: TextIO) -> None:
+    """Drop the rest of the output to a stream, which Python's exit would fail to write."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Console(Console):

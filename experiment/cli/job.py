@@ -122,10 +122,13 @@ def _print(result: Result) -> None:
         _print_all(result)
         sys.stdout.flush()
     except OSError as error:
-        drop_output()
-        if not isinstance(error, BrokenPipeError) and sys.stderr is not None:  # as in `| head`
-            with contextlib.suppress(OSError):
-                print(f"the result cannot be printed: {error}", file=sys.stderr)
+        drop_output(sys.stdout)
+        if isinstance(error, BrokenPipeError) or sys.stderr is None:  # as in `| head`
+            return
+        try:
+            print(f"the result cannot be printed: {error}", file=sys.stderr)
+        except OSError:
+            drop_output(sys.stderr)
 
 
 def _print_all(result: Result) -> None:
