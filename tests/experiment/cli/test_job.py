@@ -165,7 +165,8 @@ def test_wrong_arguments_start_no_spark(capsys, tmp_path, monkeypatch, words, me
     assert capsys.readouterr().err.startswith(message)
 
 
-def test_a_result_that_cannot_be_printed_is_no_failure_of_the_search():
+def test_a_result_that_cannot_be_printed_is_no_failure_of_the_search(monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with it, nothing is left to the exit
     program = """
 from experiment.cli.job import _print
 from experiment.results.result import Result
@@ -178,6 +179,6 @@ _print(Result([], Direction.MAX, "/runs"))
     told = "the result cannot be printed: [Errno 28] No space left on device\n"
     assert (ended.returncode, ended.stderr) == (0, told)
     closed = f"{shlex.join(command)} | true; exit ${{PIPESTATUS[0]}}"
-    for line in (closed, f"{shlex.join(command)} >&-"):
+    for line in (closed, *(f"{shlex.join(command)} {to}" for to in (">&-", ">/dev/full 2>&1"))):
         ended = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
         assert (ended.returncode, ended.stderr) == (0, "")
