@@ -14,7 +14,7 @@ from typing import Any
 
 import experiment
 from experiment.cli.activity import how_to_continue, may_run, running_on, state_of
-from experiment.cli.console import drop_output, write_any_text
+from experiment.cli.console import drop_output, print_error, write_any_text
 from experiment.cli.exporting import export
 from experiment.cli.following import Followed
 from experiment.cli.listing import LOGDIR, list_runs, run_meant
@@ -58,14 +58,14 @@ def main(arguments: Sequence[str], program: str = "python -m experiment") -> int
         options.run_command(options)
         sys.stdout.flush()
     except ExperimentError as error:
-        print(printable(str(error), keep="\n"), file=sys.stderr)
+        print_error(str(error))
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader has ended, as in `| head`
         drop_output(sys.stdout)
     except OSError as error:  # such as a full disk, or a file of another user
-        _print_error(str(error))
+        print_error(str(error))
         try:
             sys.stdout.flush()
         except OSError:
@@ -179,7 +179,7 @@ def _repair(options: argparse.Namespace) -> None:
             place, hadoop = Location.parse(paths.shown()), active_data_settings().hadoop
             who = command("repair", paths.shown())
             with (
-                owned(place, hadoop, who, taken=_interrupt, tell=_print_error, argument="run"),
+                owned(place, hadoop, who, taken=_interrupt, tell=print_error, argument="run"),
                 _writable(paths) as files,
             ):
                 reader.refresh()
@@ -200,12 +200,8 @@ def _repair(options: argparse.Namespace) -> None:
 
 
 def _interrupt(reason: str) -> None:
-    _print_error(reason)
+    print_error(reason)
     signal.raise_signal(signal.SIGINT)
-
-
-def _print_error(message: str) -> None:
-    print(printable(message), file=sys.stderr)
 
 
 def _tensorboard(options: argparse.Namespace) -> None:

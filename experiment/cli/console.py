@@ -59,6 +59,16 @@ def write_any_text() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def print_error(message: str) -> None:
+    """Print a message to the standard error; nothing if that is closed or full."""
+    if sys.stderr is None:
+        return
+    try:
+        print(printable(message, keep="\n\t"), file=sys.stderr)
+    except OSError:
+        drop_output(sys.stderr)
+
+
 def drop_output(stream: TextIO) -> None:
     """Drop the rest of the output to a stream, which Python's exit would fail to write."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

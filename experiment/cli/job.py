@@ -11,11 +11,17 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from experiment.cli.console import drop_output, print_best, print_facts, write_any_text
+from experiment.cli.console import (
+    drop_output,
+    print_best,
+    print_error,
+    print_facts,
+    write_any_text,
+)
 from experiment.cli.job_options import BAD_INPUT, Job, read_job
 from experiment.driver.control import deadline_passed
 from experiment.results.result import Result, Results, SearchFailed, too_many_failures
-from experiment.results.text import command, printable
+from experiment.results.text import command
 from search.errors import ExperimentError, InvalidArgument
 from search.trial import FailureKind
 from spark_jobs.processes import die_with_parent
@@ -44,19 +50,20 @@ def main(words: Sequence[str]) -> int:
     try:
         return _run(read_job(words))
     except InvalidArgument as error:
-        _complain(error)
+        print_error(str(error))
         return FAILED if isinstance(error, StorageFailed) else BAD_INPUT
     except ExperimentError as error:
-        _complain(error)
+        print_error(str(error))
         return FAILED
     except KeyboardInterrupt:
         return CANCELLED
 
 
 def _check(job: Job) -> None:
-    """Check what needs no session, before Spark's start takes its seconds and executors.
+    """Check the arguments that need no session, since Spark's start takes seconds and executors.
 
-    Nothing if it depends on other runs, which may be read with the session's settings of HDFS.
+    A job that depends on other runs is left to its call: it may read them by the session's settings
+    of HDFS.
 
     Raises:
         InvalidArgument: An argument is invalid.
@@ -80,7 +87,7 @@ def _run(job: Job) -> int:
     try:
         result = _overall(job.call(spark, job.train, job.space, **job.arguments))
     except SearchFailed as error:
-        _complain(error)
+        print_error(str(error))
         _print(error.result)
         return _status_of_failure(error.result, job.arguments.get("max_failures"))
     finally:
@@ -123,12 +130,8 @@ def _print(result: Result) -> None:
         sys.stdout.flush()
     except OSError as error:
         drop_output(sys.stdout)
-        if isinstance(error, BrokenPipeError) or sys.stderr is None:  # as in `| head`
-            return
-        try:
-            print(f"the result cannot be printed: {error}", file=sys.stderr)
-        except OSError:
-            drop_output(sys.stderr)
+        if not isinstance(error, BrokenPipeError):  # as in `| head`
+            print_error(f"the result cannot be printed: {error}")
 
 
 def _print_all(result: Result) -> None:
@@ -142,10 +145,6 @@ def _print_all(result: Result) -> None:
             "look at it": command("tensorboard", result.logdir),
         }
     )
-
-
-def _complain(error: ExperimentError) -> None:
-    print(printable(str(error), keep="\n\t"), file=sys.stderr)
 
 
 def _cancelled(number: int, frame: FrameType | None) -> Any:

@@ -78,9 +78,10 @@ class Owner:
 
     @property
     def seems_gone(self) -> bool:
-        """Whether it runs no more, for display.
+        """Whether it seems to run no more; for display only.
 
-        Where only signs of life can tell: whether there was none for minutes, by this host's clock.
+        If only signs of life can tell: whether the last one is more than ten minutes old by this
+        host's clock.
         """
         if self.alive is None:
             return time.time() - self.seen > _SILENT

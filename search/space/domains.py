@@ -209,9 +209,10 @@ class Integer(_Domain):
 
     @property
     def is_logarithmic(self) -> bool:
-        """Whether the scale is logarithmic.
+        """Whether the values lie on a logarithmic scale.
 
-        Not if both scales are about the same: bins of the linear one are exact.
+        Between bounds so close that both scales are about the same, they lie on the linear one,
+        whose bins are exact.
         """
         return self.log and self.high - self.low >= _NARROW * self.low
 

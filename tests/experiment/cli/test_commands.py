@@ -524,11 +524,14 @@ def test_a_folder_that_cannot_be_read_is_an_error_in_a_sentence(refused, tmp_pat
     assert "Not a directory" in refused("logs", root, 0)
 
 
-def test_a_full_disk_is_an_error_in_a_sentence(finished):
+def test_a_full_disk_is_an_error_in_a_sentence(finished, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with it, nothing is left to the exit
     command = [sys.executable, "-m", "experiment", "export", "--json", finished]
     with open("/dev/full", "w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        both = subprocess.run(command, stdout=full, stderr=full, check=False)
     assert (ended.returncode, ended.stderr) == (2, "[Errno 28] No space left on device\n")
+    assert both.returncode == 2
 
 
 def test_many_failures_are_cut_and_counted(call, tmp_path):
