@@ -63,6 +63,7 @@ lint: .venv/.installed  ## Check style, types and layers.
 	$(PYTHON) -m ruff check $(SOURCES)
 	$(PYTHON) -m ruff format --check $(SOURCES)
 	$(PYTHON) -m mypy
+	$(PYTHON) -m mypy examples
 	.venv/bin/lint-imports
 
 # Afresh each time: a page that was not read again would keep what has changed in the code.

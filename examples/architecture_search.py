@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import experiment
 
-ALGORITHMS = {
+ALGORITHMS: dict[str, experiment.RegularizedEvolution | experiment.Reinforce] = {
     "evolution": experiment.RegularizedEvolution(popsize=8, tournament=4),
     "reinforce": experiment.Reinforce(),  # for thousands of trials, see the guide on algorithms
 }
