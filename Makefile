@@ -101,14 +101,14 @@ bench-search: .venv/.bench  ## Print how good the searches are, against those of
 
 # Hours, so its lines can be kept and joined: see `--help` and tests/benchmarks/public/__init__.py.
 bench-public: .venv/.bench  ## Write a page on how good the searches are on public problems.
-	$(PYTHON) -m tests.benchmarks.public $(OPTIONS)
+	@$(PYTHON) -m tests.benchmarks.public $(OPTIONS)
 
 bench-slots: .venv/.installed  ## Print the cost of up to 10,000 slots for the driver, in a quarter of an hour.
 	$(PYTHON) -m tests.benchmarks.slots.many_slots $(OPTIONS)
 
 # Hours; `make bench-peers OPTIONS=--quick` shows in minutes whether each library still runs.
 bench-peers: .venv/.installed  ## Write a page that compares ours with other libraries.
-	$(PYTHON) -m tests.benchmarks.peers $(OPTIONS)
+	@$(PYTHON) -m tests.benchmarks.peers $(OPTIONS)
 
 # As root, ways of summing on an emulated network, too; `OPTIONS=--rings` prints these alone. `OPTIONS=--candidates`
 # compares the libraries that could connect the workers.

@@ -323,7 +323,7 @@ def bayesian_search(
         bounds: The search space; see `evolutionary_search`.
         direction: 'max' or 'min', or a dict for two or three objectives; see `evolutionary_search`.
         samples: Number of trials, tens or a few hundreds. With one objective
-            `evolutionary_search` is as good from about 50 on, and needs less of the driver's time.
+            `evolutionary_search` is as good from about 100 on, and needs less of the driver's time.
         noisy: Whether evaluations of the same configuration differ. Then the search compares the
             model's predictions, not single values, and may repeat a configuration.
         points: See `evolutionary_search`.

@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests import ROOT
@@ -19,6 +19,7 @@ from tests.benchmarks.peers.picture import draw
 from tests.benchmarks.peers.roster import Entry
 from tests.benchmarks.peers.runner import Run
 from tests.benchmarks.peers.tasks import Task
+from tests.benchmarks.printed import printed
 
 _PAGE = ROOT / "build" / "peers.md"
 _ROUNDS = 5
@@ -29,7 +30,7 @@ def main() -> None:
     options = _parser().parse_args()
     entries = [entry for entry in roster.ENTRIES if _fits(entry.name, options.peers)]
     chosen = [task for task in tasks.TASKS if task.name in (options.tasks or _TASKS)]
-    runs = [run for file in options.add for run in _printed(file)]
+    runs = [run for file in options.add for run in printed(file, Run)]
     pythons = runner.pythons(entries) if options.rounds else {}
     ended = False
     try:
@@ -43,13 +44,6 @@ def main() -> None:
         _write(options.page, entries, chosen, runs, about)
 
 
-def _printed(file: Path) -> Iterator[Run]:
-    """Yield the runs that an earlier execution printed."""
-    with file.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield Run(**json.loads(line))
-
-
 def _write(
     path: Path,
     entries: Sequence[Entry],
@@ -57,6 +51,7 @@ def _write(
     runs: Sequence[Run],
     about: report.Circumstances,
 ) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     picture = path.with_suffix(".svg")
     draw(picture, entries, runs)
     path.write_text(report.page(entries, chosen, runs, about, picture.name), encoding="utf-8")

@@ -107,7 +107,8 @@ ENTRIES = (
         "dehb",
         without=frozenset({"sleeps", "keras", "memory"}),
         note="on dask, at two fidelities that its trials ignore; a trial that dask runs again gets "
-        "the next configuration",
+        "the next configuration; a call returns while further trials run, which are waited for "
+        "where the use of slots is measured",
     ),
     Entry(
         "scipy's differential evolution",

@@ -216,7 +216,7 @@ def test_runs_that_were_printed_before_are_added(tmp_path, monkeypatch):
         line = json.dumps(vars(null_run(OURS, ms)))
         (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
     files = [str(tmp_path / name) for name in ("first", "second")]
-    page = tmp_path / "page.md"
+    page = tmp_path / "build" / "page.md"
     options = ["--rounds", "0", "--tasks", "null", "--add", *files, "--page", str(page)]
     monkeypatch.setattr(sys, "argv", ["peers", *options])
     main()

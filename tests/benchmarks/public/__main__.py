@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests import ROOT
+from tests.benchmarks.printed import printed
 from tests.benchmarks.public import report
 from tests.benchmarks.public.methods import PARALLEL, SEQUENTIAL
 from tests.benchmarks.public.problems import GROUPS, NAMES
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = [name for name in NAMES if options.problems is None or _fits(name, options.problems)]
     methods = [name for name in _METHODS if options.methods is None or name in options.methods]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    runs = [run for file in options.add for run in _printed(file)]
+    runs = [run for file in options.add for run in printed(file, Run)]
     known = {run.task for run in runs if run.covers(options.budgets)}
     wanted = tasks(methods, names, seeds, options.workers) if seeds else ()
     try:
@@ -50,13 +51,6 @@ def _results(wanted: Sequence[Task], budgets: Sequence[int], processes: int) -> 
     else:
         with multiprocessing.get_context("spawn").Pool(processes) as pool:
             yield from pool.imap_unordered(search, wanted)
-
-
-def _printed(file: Path) -> Iterator[Run]:
-    """Yield the runs that an earlier execution printed."""
-    with file.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield Run(**json.loads(line))
 
 
 def _write(path: Path, runs: Sequence[Run]) -> None:

@@ -48,7 +48,8 @@ class Run:
 
     Attributes:
         method, problem, seed, workers: As of its task.
-        regrets: The regret after each budget that the method has, by the budget as text.
+        regrets: The regret after each budget that the method has, by the budget as text; with an
+            error those that were found before it.
         seconds: Seconds that it took.
         error: Why it failed; empty without an error.
     """
@@ -67,10 +68,9 @@ class Run:
         return Task(self.method, self.problem, self.seed, self.workers)
 
     def covers(self, budgets: Iterable[int]) -> bool:
-        """Return whether it has failed, or has a regret after each budget that its method has."""
+        """Return whether it has a regret after each of these budgets that its method has."""
         most = _methods(self.workers)[self.method].budget
-        wanted = {str(budget) for budget in budgets if budget <= most}
-        return bool(self.error) or wanted <= self.regrets.keys()
+        return {str(budget) for budget in budgets if budget <= most} <= self.regrets.keys()
 
 
 def tasks(
@@ -101,12 +101,13 @@ def run(task: Task, budgets: Sequence[int] = BUDGETS) -> Run:
     """Run a search; an error of its becomes the run's."""
     started = time.perf_counter()
     budgets = [count for count in budgets if count <= _methods(task.workers)[task.method].budget]
-    error, found = "", []
+    error, found = "", list[float]()
     try:
         batches = [[count] for count in budgets] if task.method in PLANNED else [budgets]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # libraries warn of what they themselves call
-            found = [regret for batch in batches if batch for regret in _regrets(task, batch)]
+            for batch in filter(None, batches):
+                found += _regrets(task, batch)
     except Exception as raised:  # hours of other searches go on
         error = f"{type(raised).__name__}: {raised}"
     after = {str(count): regret for count, regret in zip(budgets, found, strict=False)}

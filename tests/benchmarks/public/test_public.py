@@ -69,6 +69,17 @@ class TestRuns:
         found = run(Task(RANDOM, F1, 0, 1))
         assert (found.regrets, found.error) == ({}, "RuntimeError: no device")
 
+    def test_a_budget_that_fails_leaves_those_before_it(self, monkeypatch):
+        def fails(space, objective, budget, seed):
+            objective(space.decode([0.5] * len(space)))
+            if budget == 300:
+                raise RuntimeError("no device")
+
+        monkeypatch.setitem(SEQUENTIAL, NGOPT, Method(fails))
+        found = run(Task(NGOPT, F1, 0, 1), [30, 300])
+        assert (list(found.regrets), found.error) == (["30"], "RuntimeError: no device")
+        assert [found.covers(budgets) for budgets in ([30], [300])] == [True, False]
+
     def test_a_search_that_plans_by_its_budget_runs_once_for_each(self, monkeypatch):
         budgets = []
 
@@ -183,7 +194,8 @@ class TestReport:
 class TestProgram:
     def test_printed_lines_are_joined_and_not_run_again(self, tmp_path, capsys):
         lines, page = tmp_path / "lines", tmp_path / "build" / "page.md"
-        lines.write_text("".join(json.dumps(dataclasses.asdict(one)) + "\n" for one in example()))
+        of_runs = [json.dumps(dataclasses.asdict(one)) for one in example()]
+        lines.write_text("\n".join(["make: a word of its own", *of_runs, of_runs[0][:50]]))
         options = ["--add", str(lines), "--page", str(page), "--problems", "f1,", "f8,"]
         chosen = ["--methods", RANDOM, DEFAULT, "--workers", "1", "--processes", "1"]
         program.main([*options, *chosen, "--seeds", "2", "--budgets", "30"])
@@ -198,7 +210,7 @@ class TestProgram:
             True,  # HEBO has at most 50 trials here
             False,
         ]
-        assert Run(HEBO, F1, 0, 1, {}, 1.0, "ValueError").covers([30])
+        assert not Run(HEBO, F1, 0, 1, {}, 1.0, "ValueError").covers([30])  # tried again
 
     def test_zero_seeds_only_write_the_page(self, tmp_path, capsys):
         page = tmp_path / "page.md"

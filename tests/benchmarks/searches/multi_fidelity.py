@@ -73,6 +73,9 @@ def _hyperband(**settings: Any) -> Run:
             value = curves.value(trial.params, trial.max_steps)
             before = 0 if trial.parent is None else steps[trial.parent]
             steps[trial.id] = trial.max_steps
+            if searcher.judge is not None:  # without reports PASHA does not see how curves cross
+                for step in range(before + 1, trial.max_steps + 1):
+                    searcher.judge.report(trial.id, step, curves.value(trial.params, step))
             yield from _epochs(dict(trial.params), trial.max_steps - before, value)
             searcher.tell(Outcome(trial.id, "finished", value))
 

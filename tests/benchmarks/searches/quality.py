@@ -110,7 +110,7 @@ def main() -> None:
     _print_table(*_head_and_rows(multi_fidelity.rows(found, seeds)))
     _print_table(*_head_and_rows(pareto.rows(fronts)))
     _print_table(*_head_and_rows(many_parameters.rows(asked)))
-    _print_table(*_head_and_rows(racing.rows(seeds)))
+    _print_table(*_head_and_rows(racing.rows(range(racing.SEEDS))))
     bars += _print_asks()
     _print_table(("measure", "value", "bar"), bars)
 

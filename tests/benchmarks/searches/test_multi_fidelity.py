@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from search.fidelity.growth import Growth
 from tests.benchmarks.searches.multi_fidelity import METHODS, Step, regrets
 from tests.benchmarks.searches.problems import keras_curves
 from tests.benchmarks.searches.problems.learning_curves import CURVES, MAX_STEPS
@@ -72,3 +73,16 @@ def test_what_is_held_counts_by_its_value_after_full_training():
 
     expected = [curves.value(params, MAX_STEPS) - curves.best for params in (far, near, near)]
     assert regrets(run, curves, 0, (3, 4, 9)) == expected
+
+
+def test_a_search_that_is_progressive_gets_every_epoch_reported(monkeypatch):
+    reports, report = [], Growth.report
+
+    def noted(self, trial, step, value):
+        reports.append(step)
+        report(self, trial, step, value)
+
+    monkeypatch.setattr(Growth, "report", noted)
+    trained = list(itertools.islice(METHODS["hyperband_search, progressive=True"](DIGITS, 1), 300))
+    ended = max(index for index, step in enumerate(trained) if step.value is not None)
+    assert ended < len(reports) < ended + MAX_STEPS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dehb import DEHB
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 
 from tests.benchmarks.peers.trials import Configuration, Train, taking_turns
 
@@ -33,7 +33,7 @@ class Program:
         self, train: Train, configurations: Sequence[Configuration], limit: float | None = None
     ) -> Sequence[object]:
         run = taking_turns(self._folder, train, configurations)
-        return self._evaluate(run, ["x"], fevals=len(configurations), total_cost=limit)
+        return list(self._evaluate(run, ["x"], fevals=len(configurations), total_cost=limit).traj)
 
     def evolve(
         self,
@@ -42,9 +42,10 @@ class Program:
         popsize: int,
         generations: int,
     ) -> None:
-        self._evaluate(train, list(bounds), fevals=popsize * (generations + 1))
+        search = self._evaluate(train, list(bounds), fevals=popsize * (generations + 1))
+        wait(search.futures)  # of the trials that still run when `run` returns
 
-    def _evaluate(self, train: Train, names: list[str], **budget: Any) -> Sequence[object]:
+    def _evaluate(self, train: Train, names: list[str], **budget: Any) -> DEHB:
         search = DEHB(
             f=functools.partial(_call, train, names),
             dimensions=len(names),
@@ -55,7 +56,7 @@ class Program:
             output_path=self._folder / uuid.uuid4().hex,
         )
         search.run(**budget)  # returns None after an error, which it only logs
-        return list(search.traj)
+        return search
 
     def close(self) -> None:
         self._client.close()
