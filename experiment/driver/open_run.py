@@ -73,7 +73,8 @@ def open_run(prepared: Prepared, interrupts: Interrupts) -> Iterator[OpenRun]:
     resumes = prepared.spec.settings.resume is not None
     remove_left()
     with (
-        run_folder(root, hadoop, every=_UPLOAD_EVERY) as folder,
+        # A program that cleans the folder for temporary files must not empty the run's.
+        run_folder(root, hadoop, every=_UPLOAD_EVERY, keeps=True) as folder,
         owned(
             root,
             hadoop,

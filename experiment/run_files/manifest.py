@@ -259,4 +259,4 @@ def _best_trial(trial: TrialResult, objective: str | None) -> BestTrial:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    write_whole(path, msgspec.json.format(encode(value), indent=2) + b"\n")
+    write_whole(path, msgspec.json.format(encode(value), indent=2) + b"\n", sync=True)

@@ -6,9 +6,10 @@ changes is that of a dead driver; the reader measures the silence by its own clo
 used twice: a driver that was suspended and presumed dead touches only its own mark, and finds a
 newer one.
 
-On the same host, the driver's process is checked as well, and a kernel lock that a driver holds
-until its end, so there is no need to wait for signs of life. A lock that is free says nothing about
-drivers of other hosts: many shared folders are mounted so that only one host sees its locks.
+On the same host, the driver's process is checked as well, so there is no need to wait for signs of
+life. Where it cannot be seen, as in another container, there is a kernel lock that a driver holds
+until its end: if it is free, two missing signs of life are enough. It says nothing about drivers of
+other hosts: many shared folders are mounted so that only one host sees its locks.
 """
 
 from __future__ import annotations
@@ -239,11 +240,12 @@ class _Taker:
         if self._is_dead(mark):
             return owner
         who = "its driver, whose mark cannot be read," if owner is None else str(owner)
+        seconds = 2 * self.beat if self._let_go_of_lock(mark) else self.silence
         self.tell(
             f"{who} has not released {str(self.folder.parent)!r}; "
-            f"waiting for {self.silence:g} s without a sign of life"
+            f"waiting for {seconds:g} s without a sign of life"
         )
-        silence = Silence(self.silence, 2 * self.beat, time.monotonic())
+        silence = Silence(seconds, 2 * self.beat, time.monotonic())
         while not (silence.is_over(time.monotonic()) or self._is_dead(mark)):
             time.sleep(self.beat / _CHECKS_PER_BEAT)
             self._touch(part)  # if this fails, as in HDFS's safe mode, the owner fails too
@@ -260,11 +262,18 @@ class _Taker:
             self.files.write(part, self.mark.encoded())
 
     def _is_dead(self, mark: Mark | None) -> bool:
-        """Return whether its driver is certainly dead, by its process or by its lock."""
-        if mark is None:
+        """Return whether its driver is certainly dead: its process was on this host, and ended."""
+        return mark is not None and mark.runs() is False
+
+    def _let_go_of_lock(self, mark: Mark | None) -> bool:
+        """Return whether its driver is probably dead.
+
+        It held the lock that this driver holds now, on this host, and its process cannot be seen,
+        as in another container. Of two mounts of one folder, each may have locks of its own.
+        """
+        if mark is None or not (mark.locked and self.mark.locked):
             return False
-        had_our_lock = mark.locked and self.mark.locked and mark.is_of_this_system()
-        return had_our_lock or mark.runs() is False
+        return mark.is_of_this_system() and mark.runs() is None
 
     def _check_over(self, last: FileStatus | None) -> None:
         mark = None if last is None else read_mark(self.files, last)

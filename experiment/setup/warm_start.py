@@ -133,7 +133,7 @@ class _Known(msgspec.Struct):
 def write_known(paths: RunPaths, known: Sequence[Evaluated]) -> None:
     """Write the prior observations to the run folder; OSError if that fails."""
     if known:
-        write_whole(paths.known, encode(_Known(list(known))) + b"\n")
+        write_whole(paths.known, encode(_Known(list(known))) + b"\n", sync=True)
 
 
 def _read_known(run: OneRun, space: Space) -> list[Evaluated]:

@@ -25,6 +25,9 @@ LIST = "renames.json"
 """Name of the list in it: of each part's name, and its place in the attempt's folder."""
 
 
+_LONGEST = 255  # bytes of a file's name
+
+
 class Renames:
     """The renames of the files of an attempt, which are sent as parts.
 
@@ -45,8 +48,9 @@ class Renames:
     def part_of(self, name: str) -> Location:
         """Return where a file is sent to."""
         if name not in self._parts:
-            part = f"{PARTS}/{next(self._numbers)}-{PurePosixPath(name).name}"
-            self._parts[name] = self._attempt.below(part)
+            part = f"{next(self._numbers)}-{PurePosixPath(name).name}".encode()
+            short = part[:_LONGEST].decode(errors="ignore")
+            self._parts[name] = self._attempt.below(f"{PARTS}/{short}")
         return self._parts[name]
 
     def write_list(self, names: Collection[str]) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Self, TypeVar
@@ -34,6 +35,7 @@ from spark_jobs.threads import start_thread
 _PIECE = 16 << 20  # maximum bytes of an append
 _CHANGES = 4  # rounds in a row in which a file may change before it is uploaded nevertheless
 _LISTS = 5  # of the folder for checkpoints in one round, while it changes
+_REST = 9  # times the seconds that a file took which could not be appended to
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
 
 T = TypeVar("T")
@@ -55,6 +57,7 @@ class Uploader:
         source: The folder of this host.
         target: The remote folder, created by the first round.
         every: Seconds between two rounds.
+        keeps: Whether files that are removed here stay there.
 
     Attributes:
         trouble: Why the thread's last round failed; None if it did not.
@@ -66,11 +69,14 @@ class Uploader:
         source: Path,
         target: Location,
         every: float = time_limits.UPLOAD,
+        *,
+        keeps: bool = False,
     ) -> None:
         self._files = files
         self._source = source
         self._target = target
         self._every = every
+        self._keeps = keeps
         self._uploaded: dict[str, Look] = {}
         self._seen: dict[str, Look] = {}  # by the last round
         self._changes: dict[str, int] = {}  # rounds in a row in which a unit has changed
@@ -80,6 +86,7 @@ class Uploader:
         self._there: set[str] = set()
         self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
+        self._rests: dict[str, float] = {}  # until then, for files that are not appended to
         self._refused: dict[str, tuple[Look, OSError]] = {}  # whole files, and why
         self._renames = Renames(files, target)
         self._sent: dict[str, Look] = {}  # checkpoints that have no name yet
@@ -133,13 +140,17 @@ class Uploader:
                     with _collected(refused):
                         self._upload_file(name, look, everything=everything)
             # What is in a folder that cannot be listed is unknown.
-            gone = self._there - found.keys() if unlisted is None else set()
+            gone = set() if self._keeps or unlisted is not None else self._there - found.keys()
             for name in self._until_stopped(gone - (checkpoints or {}).keys()):
                 if checkpoints is not None or unit_of(name) != CHECKPOINTS:
                     self._forget(name)
                     with _collected(refused):
                         self._files.remove(self._target.below(name))
                     self._there.discard(name)
+            if unlisted is None and checkpoints is not None:
+                for folder in self._until_stopped(self._removed_folders()):
+                    with _collected(refused):
+                        self._remove_folder(folder)
         if refused:
             raise refused[0]
 
@@ -150,6 +161,8 @@ class Uploader:
         if not everything:
             self._check_not_refused(name, look)
             if not only_grows(name) and not self._is_due(name):
+                return
+            if time.monotonic() < self._rests.get(name, 0.0):
                 return
         self._changes.pop(name, None)  # also if it fails: the file may be large
         source = self._source / name
@@ -352,7 +365,11 @@ class Uploader:
         except ConnectionError:
             raise
         except OSError:  # such as a lease that a dead DataNode holds; a new file has none
+            # An erasure-coded folder refuses each append, and a file is sent whole each time.
+            began = time.monotonic()
             self._write(name, look)
+            ended = time.monotonic()
+            self._rests[name] = ended + _REST * (ended - began)
 
     def _append(self, name: str, look: Look) -> None:
         source, uploaded = self._source / name, self._uploaded[name]
@@ -381,6 +398,28 @@ class Uploader:
             self._files.remove(self._target.below(name))
             self._folders_there.difference_update(below)
             self._there.difference_update(gone)
+
+    def _removed_folders(self) -> Iterator[str]:
+        """Yield the topmost folders of checkpoints there that do not exist here.
+
+        Without files they would pass for checkpoints.
+        """
+        there = {
+            parent
+            for folder in map(PurePosixPath, self._folders_there)
+            for parent in (folder, *folder.parents)
+            if unit_of(parent.as_posix()) == CHECKPOINTS
+        }
+        for folder in there:
+            here = self._source / folder
+            if here.parent.is_dir() and not here.is_dir():
+                yield folder.as_posix()
+
+    def _remove_folder(self, folder: str) -> None:
+        below = {f for f in self._folders_there if f"{f}/".startswith(f"{folder}/")}
+        self._folders -= below  # also if there is no answer
+        self._files.remove(self._target.below(folder))
+        self._folders_there -= below
 
     def _forget(self, name: str) -> None:
         """Let a file be uploaded whole, before it is removed: the answer may be lost."""

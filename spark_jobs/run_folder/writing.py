@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -77,6 +78,8 @@ def run_folder(
     hadoop: HadoopSettings,
     every: float = time_limits.UPLOAD,
     scratch: str | None = None,
+    *,
+    keeps: bool = False,
 ) -> Iterator[RunFolder]:
     """Open a folder of a run for writing, which is created if it is missing.
 
@@ -87,6 +90,7 @@ def run_folder(
         hadoop: The Hadoop settings.
         every: Seconds between two rounds of uploading.
         scratch: The folder for files to upload. Default: the folder for temporary files.
+        keeps: Whether uploaded files stay there that are removed from the scratch folder.
 
     Raises:
         OSError: The folder cannot be created.
@@ -100,7 +104,7 @@ def run_folder(
         contextlib.closing(writable_files_at(location, hadoop)) as files,
         scratch_folder(scratch) as path,
     ):
-        uploaded = _Uploaded(path, location, Uploader(files, path, location, every))
+        uploaded = _Uploaded(path, location, Uploader(files, path, location, every, keeps=keeps))
         try:
             with uploaded.uploader:
                 yield uploaded
@@ -228,12 +232,21 @@ def hand_on_checkpoint(
                 shutil.rmtree(part, ignore_errors=True)
                 make_folder(part)
                 if _is_copied(files, source, part) and any(p.is_file() for p in part.rglob("*")):
+                    if source.scheme != "file":
+                        _remove_empty_folders(part)
                     shutil.rmtree(to, ignore_errors=True)
                     part.replace(to)
                     if name in own:
                         _copy_epochs(files, trials.below(name), to.parent)
                     return
                 shutil.rmtree(part, ignore_errors=True)
+
+
+def _remove_empty_folders(top: Path) -> None:
+    """Remove folders without files: an upload may have left them, and they are no checkpoints."""
+    for parent, _, _ in os.walk(top, topdown=False):
+        if parent != str(top) and not os.listdir(parent):
+            os.rmdir(parent)
 
 
 def _is_of_another(files: WritableFiles, folder: Location, attempt: Attempt) -> bool:

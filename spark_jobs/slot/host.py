@@ -93,6 +93,7 @@ def folder_problem(root: Location, hadoop: HadoopSettings, tell: Callable[[str],
         return f"host {host}: {error}"
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not seen:
-            return f"host {host} does not see the folder {root} of the driver{advice}"
+            still = ", if it still exists" if advice else ""
+            return f"host {host} does not see the folder {root} of the driver{still}{advice}"
         return f"host {host} cannot write to the folder {root}: {error.strerror or error}{advice}"
     return ""

@@ -148,7 +148,7 @@ class HadoopSettings(msgspec.Struct, frozen=True):
                     "nothing",
                 )
             addresses.append(self._address(configured, _host(rpc)))
-        return tuple(addresses)
+        return tuple(dict.fromkeys(addresses))  # with one twice, the package `hdfs` loops for ever
 
     def _configured(self, suffix: str) -> str:
         _, name, _ = self._kind

@@ -54,12 +54,21 @@ def make_folder(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside its place and rename it, so that readers never see a part of it."""
+def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Write a file beside its place and rename it, so that readers never see a part of it.
+
+    Args:
+        path: The file.
+        data: Its content.
+        sync: Whether this also holds for readers after a loss of power.
+    """
     beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
         with open_new(beside) as file:
             file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         beside.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

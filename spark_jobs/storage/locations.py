@@ -61,7 +61,11 @@ class Location:
             )
         match = _URL.fullmatch(name)
         if match is None:
-            return cls("file", "", os.path.abspath(os.path.expanduser(name)))
+            try:
+                return cls("file", "", os.path.abspath(os.path.expanduser(name)))
+            except FileNotFoundError:  # by `os.getcwd`
+                got = f"{shown(name)}, and the working directory was removed"
+                raise InvalidArgument(argument, "an absolute path", got) from None
         scheme, authority, path = match[1].lower(), match[2], match[3] or "/"
         if scheme == "file":
             if authority not in ("", "localhost"):

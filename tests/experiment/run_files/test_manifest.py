@@ -1,5 +1,6 @@
 import datetime
 import json
+import os
 import platform
 import re
 import stat
@@ -234,6 +235,16 @@ def test_writing_again_replaces_the_file_and_leaves_no_other(tmp_path):
         write_result(paths, Result([], Direction.MAX, "/runs", problem=problem))
     assert read(paths.result)["problem"] is None
     assert sorted(path.name for path in paths.root.iterdir()) == ["result.json", "trials"]
+
+
+def test_a_loss_of_power_leaves_no_empty_manifest(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda it: synced.append(os.readlink(f"/proc/self/fd/{it}")))
+    paths = make_run_folder(tmp_path, "train")
+    write_manifest(paths, make_manifest(make_search(3)))
+    write_result(paths, Result([], Direction.MAX, "/runs"))
+    names = [Path(name).name.split(".")[1:3] for name in synced]
+    assert names == [["manifest", "json"], ["result", "json"]]
 
 
 def test_a_problem_with_a_surrogate_can_be_written(tmp_path):

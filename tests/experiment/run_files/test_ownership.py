@@ -216,6 +216,29 @@ def test_a_driver_whose_process_cannot_be_checked_here_is_waited_for(place, wher
     ]
 
 
+@pytest.mark.parametrize("alive", [True, False])
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_free_lock_is_not_enough_where_the_process_cannot_be_seen(place, alive):
+    """Two containers may each have a mount of the folder, with locks of its own."""
+    place.put("000001.json", mark_of(host="other", pid=4711, origin=origin(namespace=1)))
+    mark = Path(place.root.path, "owners", "000001.json")
+    notes = []
+
+    def tell(message):
+        notes.append(message)
+        if alive:
+            os.utime(mark)
+
+    if alive:
+        with pytest.raises(InvalidArgument, match="which host other, pid 4711 "):
+            with taking(place, tell=tell, silence=1000, beat=0.2):
+                pass
+    else:
+        with taking(place, tell=tell, silence=1000, beat=0.2) as ours:
+            assert ours.killed.pid == 4711
+    assert notes[0].endswith("waiting for 0.4 s without a sign of life")
+
+
 @pytest.mark.parametrize("place", ["local"], indirect=True)
 def test_a_process_with_the_reused_id_of_a_killed_driver_is_not_the_driver(place):
     started = Origin.of_this_process().started

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import hdfs as hdfs_package
 import pytest
@@ -539,6 +540,49 @@ class TestCheckpoints:
             there.append(tree(target))
         assert there == [{}] * 4 + [saved[4]] * 5 + [saved[9]] * 3
 
+    def test_folders_of_former_checkpoints_are_removed_with_their_files(
+        self, uploader, source, target, save
+    ):
+        """A program that looks for its newest folder must not find one without files."""
+        for number in (1, 2):
+            save({f"checkpoint/{number}/{name}": b"1" for name in ("a", "variables/part/b")})
+        uploader.upload()
+        (source / "checkpoint" / "2").rename(source / "checkpoint" / "3")
+        shutil.rmtree(source / "checkpoint" / "1" / "variables")
+        uploader.upload()
+        there = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_dir()}
+        folders = {"1", "3", "3/variables", "3/variables/part"}
+        assert there == {"checkpoint", *(f"checkpoint/{name}" for name in folders)}
+        save({"checkpoint/1/variables/part/b": b"again"})
+        uploader.upload()
+        assert tree(target) == tree(source)
+
+    @pytest.mark.parametrize("way", ["failing", "losing"])
+    def test_a_folder_comes_back_whose_removal_had_no_answer(
+        self, uploader, files, source, target, save, way
+    ):
+        def fail(method, name):
+            if method == "remove":
+                raise ConnectionError("no answer")
+
+        save({"checkpoint/1/a": b"1", "checkpoint/2/a": b"1"})
+        uploader.upload()
+        (source / "checkpoint/1/a").unlink()
+        uploader.upload()
+        (source / "checkpoint/1").rmdir()
+        setattr(files, way, fail)
+        with pytest.raises(ConnectionError):
+            uploader.upload()
+        setattr(files, way, lambda method, name: None)
+        save({"checkpoint/1/a": b"again"})
+        uploader.upload()
+        assert tree(target) == tree(source)
+
+    def test_a_name_of_the_greatest_length_is_uploaded(self, uploader, source, target, save):
+        save({f"checkpoint/{'w' * 255}": b"1"})
+        uploader.upload()
+        assert tree(target) == tree(source)
+
     def test_a_checkpoint_of_which_one_file_changes_all_the_time_waits_with_it(
         self, uploader, source, target, save
     ):
@@ -703,6 +747,20 @@ def test_files_in_a_folder_that_cannot_be_listed_are_not_removed(
     assert tree(target) == before
     uploader.upload()
     assert tree(target) == tree(source)
+
+
+def test_files_that_somebody_else_removes_here_may_stay_there(files, source, target):
+    """As a program that cleans the folder for temporary files, where a driver's scratch is."""
+    names = ["manifest.json", "journal/000001.jsonl", "search/events.out.tfevents.1"]
+    for name in names:
+        write(source / name, b"1")
+    uploader = Uploader(files, source, Location.parse(target), keeps=True)
+    uploader.upload()
+    for name in names:
+        (source / name).unlink()
+    write(source / "result.json", b"1")
+    uploader.upload()
+    assert tree(target) == dict.fromkeys([*names, "result.json"], b"1")
 
 
 def test_nothing_is_removed_while_the_folder_itself_is_gone(uploader, source, target):
@@ -964,6 +1022,34 @@ def test_an_append_that_is_refused_makes_a_new_file(uploader, files, source, tar
     files.failing = refuse
     uploader.upload(everything=False)
     assert tree(target) == {"a.log": b"12"}
+
+
+def test_a_file_that_is_never_appended_to_is_sent_for_a_tenth_of_the_time(
+    uploader, files, source, target, monkeypatch
+):
+    """HDFS refuses each append in an erasure-coded folder; a journal would be sent each second."""
+    now = 0.0
+    monkeypatch.setattr(
+        "spark_jobs.run_folder.uploader.time", SimpleNamespace(monotonic=lambda: now)
+    )
+
+    def take_two_seconds(method, name):
+        nonlocal now
+        now += 2 * (method == "write")
+        if method == "append":
+            raise OSError("append on EC file")
+
+    files.failing = take_two_seconds
+    sent = []
+    for _ in range(50):
+        write(source / "a.log", b"1", "ab")
+        uploader.upload(everything=False)
+        sent.append(len(files.named("write")))
+        now += 1
+    assert [index for index, count in enumerate(sent) if count] == [0, 1, 19, 37]
+    write(source / "a.log", b"1", "ab")
+    uploader.upload()
+    assert tree(target) == tree(source)
 
 
 def test_a_file_is_appended_to_in_pieces(uploader, files, source, target):

@@ -540,6 +540,19 @@ class TestCheckpoints:
         assert source.read_bytes() == b"1"
         assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
 
+    @pytest.mark.parametrize(("scheme", "handed_on"), [("file", True), ("hdfs", False)])
+    def test_folders_without_files_are_handed_on_only_where_nothing_is_uploaded(
+        self, keep, in_place, tmp_path, scheme, handed_on
+    ):
+        """An upload makes folders first, and a host may be lost before their files come."""
+        keep(7, 1, steps__state=b"1")
+        Path(in_place.location.path, attempt_name(7, 1), "checkpoint/steps/2/a").mkdir(parents=True)
+        copy = tmp_path / "given"
+        root = Location(scheme, "", in_place.location.path)
+        hand_on_checkpoint(in_place.files, root, Attempt(Trial(7, {}), 2), copy)
+        assert tree(copy) == {"steps/state": b"1"}
+        assert (copy / "steps/2/a").is_dir() == (copy / "steps/2").is_dir() == handed_on
+
     def test_links_among_checkpoints_are_handed_on_as_links(self, in_place, tmp_path):
         folder = Path(in_place.location.path, attempt_name(7), "checkpoint")
         handed_on = write_linked(folder, tmp_path / "outside")

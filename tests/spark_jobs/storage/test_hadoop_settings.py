@@ -42,6 +42,12 @@ def test_without_a_configuration_it_is_the_usual_port_of_the_same_host(url):
     assert addresses(url) == ("http://nn:9870",)
 
 
+def test_a_service_whose_namenodes_have_one_address_has_it_once():
+    """With one twice, the package `hdfs` would look for another one for ever."""
+    values = HA | {"dfs.namenode.http-address.ours.nn2": "a:50070"}
+    assert addresses("hdfs://ours/a", values) == ("http://a:50070",)
+
+
 def test_a_url_without_an_address_means_the_default_file_system():
     assert addresses("hdfs:///a", single()) == ("http://nn:9870",)
     assert addresses("hdfs:///a", single(http_address="web:50070")) == ("http://web:50070",)

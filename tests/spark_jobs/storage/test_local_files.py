@@ -35,6 +35,21 @@ def test_writing_replaces_and_leaves_nothing_beside(tmp_path):
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"second")]
 
 
+def test_a_file_that_must_survive_a_loss_of_power_is_on_disk_before_it_gets_its_name(
+    tmp_path, monkeypatch
+):
+    synced = []
+
+    def fsync(descriptor):
+        synced.append(Path(f"/proc/self/fd/{descriptor}").read_bytes())
+        assert not (tmp_path / "file").exists()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_whole(tmp_path / "other", b"data")
+    write_whole(tmp_path / "file", b"data", sync=True)
+    assert synced == [b"data"]
+
+
 def test_a_failed_write_leaves_nothing_beside(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError):

@@ -99,6 +99,18 @@ def test_a_path_is_made_absolute(tmp_path, monkeypatch):
     assert Location.parse(tmp_path / "x") == Location("file", "", f"{tmp_path}/x")
 
 
+def test_a_relative_path_in_a_folder_that_was_removed_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    expected = (
+        "logdir: expected an absolute path, got 'runs', and the working directory was removed"
+    )
+    with pytest.raises(InvalidArgument, match=expected):
+        Location.parse("runs", "logdir")
+    assert Location.parse("/runs") == Location("file", "", "/runs")
+
+
 def test_the_scheme_may_be_in_capitals_and_the_path_keeps_its_own():
     assert Location.parse("HDFS://nn:8020/Data") == Location("hdfs", "nn:8020", "/Data")
 
