@@ -11,7 +11,7 @@ from typing import Any
 def replaced(target: Any, name: str, value: Any) -> Iterator[None]:
     """Replace an attribute of a module, a class or an object during the block."""
     inherited = name not in vars(target)
-    original = getattr(target, name)
+    original = vars(target).get(name)  # as it is there, such as a static method
     setattr(target, name, value)
     try:
         yield

@@ -57,6 +57,6 @@ def renew_constants(keras: Any, model: Any) -> None:
 def sendable(keras: Any, variable: Any) -> npt.NDArray[Any]:
     """Return a variable as an array of a type that the workers' connections can send."""
     array: npt.NDArray[Any] = keras.ops.convert_to_numpy(variable)
-    if array.dtype.kind in "fiu":
+    if array.dtype.kind in "fiuc":
         return array
     return array.astype(np.uint8 if array.dtype == bool else np.float32)  # bool; bfloat16

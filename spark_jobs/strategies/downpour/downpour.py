@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from search.errors import InvalidArgument, shown
 from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.downpour.exchange import callbacks_of
+from spark_jobs.strategies.first_batch import first_batch
 from spark_jobs.strategies.fits import changed_fit
+from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Downpour
 
 
@@ -26,14 +29,37 @@ def downpour(
         InvalidArgument: Keras is not installed.
     """
 
+    @contextlib.contextmanager
     def around(
         keras: Any, model: Any, arguments: Mapping[str, Any]
-    ) -> contextlib.AbstractContextManager[tuple[list[Any], list[Any]]]:
+    ) -> Iterator[tuple[list[Any], list[Any]]]:
         _check_optimizer(getattr(model, "optimizer", None))
         first, last = callbacks_of(keras, settings, communicator)
-        return contextlib.nullcontext(([first], [last]))
+        with _built_at_first(keras):
+            yield [first], [last]
 
     return changed_fit("downpour", communicator, around)
+
+
+def _built_at_first(keras: Any) -> contextlib.AbstractContextManager[None]:
+    """Let Keras build a model before the callbacks exchange its weights, as it does elsewhere.
+
+    With TensorFlow and without a strategy of its own it builds a model in the first step.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return contextlib.nullcontext()
+    from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+
+    name = "_maybe_symbolic_build"
+    original = getattr(TensorFlowTrainer, name)
+
+    @functools.wraps(original)
+    def build(model: Any, iterator: Any = None, data_batch: Any = None) -> Any:
+        if iterator is not None and not all(layer.built for layer in model._flatten_layers()):
+            model._symbolic_build(data_batch=first_batch(iterator))
+        return original(model, iterator=iterator, data_batch=data_batch)
+
+    return replaced(TensorFlowTrainer, name, build)
 
 
 def _check_optimizer(optimizer: Any) -> None:

@@ -11,7 +11,9 @@ from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.in_step.slow_worker import Lags
 
 
-def agreement(keras: Any, communicator: Communicator, lags: Lags | None = None) -> Any:
+def agreement(
+    keras: Any, communicator: Communicator, lags: Lags | None = None, *, counts: bool = True
+) -> Any:
     """Return a Keras callback that ends `fit` on all workers if another callback does on one.
 
     A worker that left alone would not take part in the operations of the next step, for which the
@@ -22,6 +24,8 @@ def agreement(keras: Any, communicator: Communicator, lags: Lags | None = None) 
         keras: The module `keras`.
         communicator: The connections of this worker to the others.
         lags: Measures the steps, and warns of a slow worker; None to measure nothing.
+        counts: Whether Keras begins a step only if there is a batch for it. Else the caller counts
+            the steps (`Communicator.begin_step`): Keras begins one more to find the data's end.
     """
 
     class Agreement(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -35,7 +39,8 @@ def agreement(keras: Any, communicator: Communicator, lags: Lags | None = None) 
                 lags.begin()
 
         def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-            communicator.begin_step()
+            if counts:
+                communicator.begin_step()
             if lags is not None and batch == 0:
                 lags.begin_epoch()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,8 +53,8 @@ def share_random_numbers(communicator: Communicator, repeat: Callable[[], int]) 
 
 
 @contextlib.contextmanager
-def shuffled_alike(tf: Any, numbers: SharedNumbers) -> Iterator[None]:
-    """Give each `Dataset.shuffle` of the block that has no seed one that all workers share.
+def drawn_alike(tf: Any, numbers: SharedNumbers) -> Iterator[None]:
+    """Give each data set of the block that draws without a seed one that all workers share.
 
     Each worker reads the whole data set and cuts its parts out of each batch. If each shuffled in
     its own order, an epoch would have some samples several times and others never. A seed of all of
@@ -64,16 +65,28 @@ def shuffled_alike(tf: Any, numbers: SharedNumbers) -> Iterator[None]:
         tf: The module tensorflow.
         numbers: The shared random numbers.
     """
-    original = tf.data.Dataset.shuffle
+    kind = tf.data.Dataset
+    with contextlib.ExitStack() as entered:
+        for name in ("shuffle", "random", "sample_from_datasets", "rejection_resample"):
+            function: Any = _seeded(getattr(kind, name), numbers)
+            if isinstance(inspect.getattr_static(kind, name), staticmethod):
+                function = staticmethod(function)
+            entered.enter_context(replaced(kind, name, function))
+        yield
+
+
+def _seeded(original: Callable[..., Any], numbers: SharedNumbers) -> Callable[..., Any]:
+    """Return a function that gets a shared seed, unless it is given one."""
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def shuffle(dataset: Any, buffer_size: Any, seed: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if seed is None and not is_seeded():
-            seed = numbers.getrandbits(31)
-        return original(dataset, buffer_size, seed, *args, **kwargs)
+    def seeded(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        if given.arguments.get("seed") is None and not is_seeded():
+            given.arguments["seed"] = numbers.getrandbits(31)
+        return original(*given.args, **given.kwargs)
 
-    with replaced(tf.data.Dataset, "shuffle", shuffle):
-        yield
+    return seeded
 
 
 def is_seeded() -> bool:

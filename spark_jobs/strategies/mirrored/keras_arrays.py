@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from spark_jobs.import_hooks import when_imported
 from spark_jobs.strategies.in_step.random_numbers import SharedNumbers, is_seeded
 from spark_jobs.strategies.replacing import replaced
@@ -29,41 +27,43 @@ def arrays_alike(numbers: SharedNumbers) -> Iterator[None]:
 
         def correct(module: ModuleType) -> None:
             kind = module.ArrayDataAdapter
-            function = _datasets_of(kind.get_tf_dataset, module.array_slicing, numbers)
+            function = _datasets_of(kind.get_tf_dataset, module, numbers)
             entered.enter_context(replaced(kind, "get_tf_dataset", function))
 
         with when_imported(_ADAPTER, correct):
             yield
 
 
-def _datasets_of(original: Any, slicing: ModuleType, numbers: SharedNumbers) -> Any:
+def _datasets_of(original: Any, module: ModuleType, numbers: SharedNumbers) -> Any:
     @functools.wraps(original)
     def get_tf_dataset(adapter: Any) -> Any:
         import tensorflow as tf
 
-        shuffles = adapter._shuffle and not is_seeded()
-        dense = _dense(tf, slicing, adapter._inputs) if shuffles else None
-        if dense is None:
-            dataset = original(adapter)
-        else:
+        if adapter._shuffle and not is_seeded():
             adapter = copy.copy(adapter)
-            adapter._inputs = dense
+            adapter._inputs = _tensors(tf, module, adapter._inputs)
             dataset = _shuffled(tf, lambda: original(adapter), numbers.getrandbits(31))
+        else:
+            dataset = original(adapter)
         # Keras knows how many batches there are; a worker that knows need not ask the others.
         return dataset.apply(tf.data.experimental.assert_cardinality(adapter.num_batches))
 
     return get_tf_dataset
 
 
-def _dense(tf: Any, slicing: ModuleType, inputs: Any) -> Any:
-    """Return arrays as tensors, which no graph copies; None if one is sparse or ragged."""
-    compatible = slicing.convert_to_sliceable(inputs, target_backend="tensorflow")
-    leaves = [leaf for leaf in tf.nest.flatten(compatible) if leaf is not None]
-    if not all(isinstance(leaf, np.ndarray | tf.Tensor) for leaf in leaves):
-        return None
-    return tf.nest.map_structure(
-        lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), compatible
-    )
+def _tensors(tf: Any, module: ModuleType, inputs: Any) -> Any:
+    """Return arrays as tensors, dense, sparse or ragged ones, which no graph copies."""
+    from keras import tree
+
+    def tensor(leaf: Any) -> Any:
+        if leaf is None or isinstance(leaf, tf.SparseTensor | tf.RaggedTensor):
+            return leaf
+        if module.data_adapter_utils.is_scipy_sparse(leaf):
+            return module.data_adapter_utils.scipy_sparse_to_tf_sparse(leaf)
+        compatible = module.array_slicing.convert_to_sliceable(leaf, target_backend="tensorflow")
+        return tf.convert_to_tensor(compatible)
+
+    return tree.map_structure(tensor, inputs)
 
 
 def _shuffled(tf: Any, made: Any, seed: int) -> Any:

@@ -20,6 +20,7 @@ import numpy as np
 from search.errors import InvalidArgument, shown
 from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.import_hooks import when_imported
+from spark_jobs.strategies.first_batch import peeked, taken
 from spark_jobs.strategies.fits import with_ours
 from spark_jobs.strategies.in_step.agreement import agreement
 from spark_jobs.strategies.in_step.slow_worker import Lags
@@ -67,6 +68,7 @@ def corrected_fit(strategy: Any, communicator: Communicator, lags: Lags) -> Iter
                     _share_loss_of_one_number(),
                     _skip_steps_together(trainer, strategy),
                     _agree_in_fit(trainer, strategy, communicator, lags),
+                    *_numbers_of_variables(),
                 ]
             for target, name, value in corrections:
                 entered.enter_context(replaced(target, name, value))
@@ -135,12 +137,8 @@ def _refusals(trainer: Any, error: Exception) -> list[Correction]:
 def _build_from_own_part(trainer: ModuleType, strategy: Any) -> Correction:
     """Build a model from this worker's part of a batch, as types and shapes are all it needs.
 
-    Keras averages the batches of all workers, and TensorFlow cannot average each type of data. And
-    it takes a batch out of a generator, which yields no batch twice, or out of the queue of a
-    `PyDataset`, where all later epochs would begin one batch late.
+    Keras averages the batches of all workers, and TensorFlow cannot average each type of data.
     """
-    from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-
     original = trainer.TensorFlowTrainer._maybe_symbolic_build
 
     def part_of(batch: Any) -> Any:
@@ -157,15 +155,10 @@ def _build_from_own_part(trainer: ModuleType, strategy: Any) -> Correction:
     def maybe_symbolic_build(model: Any, iterator: Any = None, data_batch: Any = None) -> Any:
         if iterator is None or model._distribute_strategy is None:
             return original(model, iterator=iterator, data_batch=data_batch)
-        adapter = iterator.data_adapter
-        if first_batches := getattr(adapter, "_first_batches", None):
-            return original(model, data_batch=part_of(first_batches[0]))
-        if isinstance(adapter, PyDatasetAdapter):
-            whole = adapter._standardize_batch(adapter.py_dataset[0])
+        if (whole := peeked(iterator.data_adapter)) is not None:
             return original(model, data_batch=part_of(whole))
-        *_, batches = next(iter(iterator))  # two items before Keras 3.11, else three
         own = trainer.tree.map_structure(
-            lambda value: strategy.experimental_local_results(value)[0], next(batches)
+            lambda value: strategy.experimental_local_results(value)[0], taken(iterator)
         )
         return original(model, data_batch=own)
 
@@ -326,6 +319,16 @@ def _skip_steps_together(trainer: ModuleType, strategy: Any) -> Correction:
         return tf.equal(infinite, 0)
 
     return LossScaleOptimizer, "check_finite", check_finite
+
+
+def _numbers_of_variables() -> list[Correction]:
+    """Let `float` and `int` read a variable, such as the learning rate of an optimizer."""
+    import keras
+
+    def number(kind: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda variable: kind(np.asarray(variable))
+
+    return [(keras.Variable, "__float__", number(float)), (keras.Variable, "__int__", number(int))]
 
 
 def _called(function: Callable[[], Any]) -> Any:

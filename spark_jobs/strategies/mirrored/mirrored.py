@@ -11,7 +11,7 @@ from typing import Any
 from spark_jobs.communicator.communicator import Communicator
 from spark_jobs.strategies.frameworks import check_installed
 from spark_jobs.strategies.in_step.leaving import leave_together
-from spark_jobs.strategies.in_step.random_numbers import share_random_numbers, shuffled_alike
+from spark_jobs.strategies.in_step.random_numbers import drawn_alike, share_random_numbers
 from spark_jobs.strategies.in_step.slow_worker import Lags
 from spark_jobs.strategies.mirrored.batches import Parts
 from spark_jobs.strategies.mirrored.keras_arrays import arrays_alike
@@ -56,7 +56,7 @@ def mirrored(
         entered.enter_context(waited.measured())
         entered.enter_context(corrected_fit(strategy, communicator, Lags(rank, members, waited)))
         entered.enter_context(arrays_alike(numbers))
-        entered.enter_context(shuffled_alike(tf, numbers))
+        entered.enter_context(drawn_alike(tf, numbers))
         entered.enter_context(strategy.scope())
         yield
         leave_together(communicator)

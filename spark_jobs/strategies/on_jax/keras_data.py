@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,34 @@ def data_of_all(jax: Any) -> Iterator[None]:
         return jax.make_array_from_process_local_data(sharding, batch, global_shape=batch.shape)
 
     with replaced(distribution_lib, "distribute_data_input", distribute):
+        yield
+
+
+@contextlib.contextmanager
+def steps_counted(keras: Any, begin_step: Callable[[], None]) -> Iterator[None]:
+    """Call a function before each training step of the block, once there is a batch for it.
+
+    Args:
+        keras: The module `keras`.
+        begin_step: The function.
+    """
+    make = keras.Model.make_train_function
+
+    @functools.wraps(make)
+    def make_train_function(model: Any, force: bool = False) -> Any:
+        if model.train_function is not None and not force:
+            return
+        make(model, force=force)
+        function = model.train_function
+
+        def counted(batches: Any) -> Iterator[Any]:
+            for batch in batches:
+                begin_step()
+                yield batch
+
+        model.train_function = lambda state, batches: function(state, counted(batches))
+
+    with replaced(keras.Model, "make_train_function", make_train_function):
         yield
 
 

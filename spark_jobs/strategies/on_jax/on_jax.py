@@ -18,8 +18,8 @@ from spark_jobs.strategies.frameworks import check_installed
 from spark_jobs.strategies.in_step.agreement import agreement
 from spark_jobs.strategies.in_step.leaving import leave_together
 from spark_jobs.strategies.in_step.ports import check_free
-from spark_jobs.strategies.in_step.random_numbers import share_random_numbers, shuffled_alike
-from spark_jobs.strategies.on_jax.keras_data import data_of_all, results_for_all
+from spark_jobs.strategies.in_step.random_numbers import drawn_alike, share_random_numbers
+from spark_jobs.strategies.on_jax.keras_data import data_of_all, results_for_all, steps_counted
 from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Jax
 
@@ -64,18 +64,20 @@ def on_jax(
     _join(jax, rank, members)
     with contextlib.ExitStack() as entered:
 
-        def shuffle_alike(tf: ModuleType) -> None:
-            entered.enter_context(shuffled_alike(tf, numbers))
+        def draw_alike(tf: ModuleType) -> None:
+            entered.enter_context(drawn_alike(tf, numbers))
 
         def around(
             keras: Any, model: Any, arguments: Mapping[str, Any]
         ) -> contextlib.AbstractContextManager[tuple[list[Any], list[Any]]]:
             first = [] if settings.layout is None else [_check_layout(keras, settings.layout)]
-            return contextlib.nullcontext((first, [agreement(keras, communicator)]))
+            last = agreement(keras, communicator, counts=False)
+            return contextlib.nullcontext((first, [last]))
 
-        entered.enter_context(when_imported("tensorflow", shuffle_alike))
+        entered.enter_context(when_imported("tensorflow", draw_alike))
         entered.enter_context(around_fits(around))
         entered.enter_context(data_of_all(jax))
+        entered.enter_context(steps_counted(keras, communicator.begin_step))
         entered.enter_context(results_for_all(jax, keras))
         entered.enter_context(distribution_of(keras, settings).scope())
         yield

@@ -135,6 +135,21 @@ def test_a_checkpoint_that_a_callback_restores_counts_once(gangs):
 
 @pytest.mark.slow
 @pytest.mark.contract
+@pytest.mark.parametrize("data", ["arrays", "generator"])
+def test_a_model_that_fit_builds_has_shared_weights_and_misses_no_batch(gangs, data):
+    first, second = gangs.values(functions.built_by_fit, 2, data)
+    assert len(first) == 4
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+def test_complex_weights_stay_complex(gangs):
+    assert gangs.values(functions.complex_weights, 2) == [[1 + 2j]] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_training_that_has_ended_takes_no_memory(gangs):
     assert gangs.values(functions.no_longer_kept, 2) == [0, 0]
 

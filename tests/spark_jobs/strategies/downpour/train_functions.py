@@ -253,6 +253,44 @@ def restored(worker: Worker) -> list[Any]:
         return model.get_weights()
 
 
+def built_by_fit(worker: Worker, data: str) -> list[Any]:
+    """Train a model that has no weights before `fit`, and one of a complex number."""
+    with worker.connected(Downpour()):
+        import keras
+
+        x, y = digits(worker)
+        model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(10)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        batches = [(x[start : start + BATCH], y[start : start + BATCH]) for start in (0, BATCH)]
+        if data == "generator":
+            steps = len(model.fit((batch for batch in batches), verbose=0).epoch)
+        else:
+            steps = len(model.fit(x, y, batch_size=BATCH, verbose=0).epoch)
+        assert steps == 1
+        assert int(model.optimizer.iterations) == (2 if data == "generator" else STEPS)
+        return model.get_weights()
+
+
+def complex_weights(worker: Worker) -> list[complex]:
+    """Return the complex numbers of a model that does not train them."""
+    with worker.connected(Downpour()):
+        import keras
+
+        class Constant(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
+            def build(self, shape: Any) -> None:
+                self.number = self.add_weight(shape=(), dtype="complex64", trainable=False)
+                self.number.assign(1 + 2j)
+                super().build(shape)
+
+            def call(self, x: Any) -> Any:
+                return x
+
+        model = keras.Sequential([keras.layers.Input((64,)), Constant(), keras.layers.Dense(10)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(*digits(worker), verbose=0)
+        return [complex(w) for w in model.get_weights() if np.iscomplexobj(w)]
+
+
 def no_longer_kept(worker: Worker) -> int:
     """Return the number of chunks that are kept after two trainings."""
     x, y = digits(worker)

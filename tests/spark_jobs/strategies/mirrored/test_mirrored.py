@@ -138,7 +138,7 @@ def test_an_epoch_of_all_workers_has_each_sample_once_and_another_order_than_the
     first, second = gangs.values(functions.seen_in_epochs, 2)
     for own, others in zip(first, second, strict=True):
         assert sorted(own + others) == list(range(101))
-    assert len({tuple(epoch) for epoch in first}) == len(first)
+    assert len({tuple(epoch) for epoch in first}) == len(first) == 10
 
 
 @pytest.mark.slow
@@ -154,6 +154,13 @@ def test_iterators_may_be_deleted_before_their_end(gangs):
 def test_all_workers_draw_the_same_random_numbers(gangs):
     first, second = gangs.values(functions.numbers_drawn, 2)
     assert first == second
+    assert all(first)
+
+
+@pytest.mark.slow
+def test_variables_of_an_optimizer_are_read_as_by_one_worker(gangs):
+    one = gangs.values(functions.numbers_of_variables, 1)
+    assert gangs.values(functions.numbers_of_variables, 2) == one * 2
 
 
 @pytest.mark.slow

@@ -292,22 +292,44 @@ def batches_of_a_pydataset(worker: Worker) -> dict[str, list[list[int]]]:
 
 
 def seen_in_epochs(worker: Worker) -> list[list[int]]:
-    """Return this worker's samples of two epochs, of shuffled arrays and of a shuffled data set."""
+    """Return this worker's samples of two epochs, of shuffled arrays and of shuffled data sets."""
     with worker.mirrored():
+        import scipy.sparse
         import tensorflow as tf
         from keras.src.backend.tensorflow.trainer import TFEpochIterator
 
         strategy = tf.distribute.get_strategy()
-        arrays = TFEpochIterator(
-            x=np.arange(101), batch_size=8, shuffle=True, distribute_strategy=strategy
-        )
-        dataset = tf.data.Dataset.range(101).shuffle(101).batch(8)
+        numbers = np.arange(101)
+        sparse = scipy.sparse.csr_matrix(numbers[:, None])
+        ragged = tf.RaggedTensor.from_row_lengths(numbers, np.ones(101, int))
+        arrays = [
+            TFEpochIterator(x=x, batch_size=8, shuffle=True, distribute_strategy=strategy)
+            for x in (numbers, sparse, ragged)
+        ]
+        parts = [tf.data.Dataset.range(50), tf.data.Dataset.range(50, 101)]
+        datasets = [
+            tf.data.Dataset.range(101).shuffle(101),
+            tf.data.Dataset.sample_from_datasets(parts, rerandomize_each_iteration=True),
+        ]
         found = []
-        for source in (arrays._get_iterator(), strategy.experimental_distribute_dataset(dataset)):
+        for source in (
+            *(each._get_iterator() for each in arrays),
+            *(strategy.experimental_distribute_dataset(each.batch(8)) for each in datasets),
+        ):
             for _ in range(2):
                 batches = [strategy.experimental_local_results(batch) for batch in source]
-                found.append([int(number) for (batch,) in batches for number in np.ravel(batch)])
+                found.append([number for (batch,) in batches for number in _whole_numbers(batch)])
         return found
+
+
+def _whole_numbers(batch: Any) -> list[int]:
+    import tensorflow as tf
+
+    if isinstance(batch, tf.SparseTensor):
+        batch = tf.sparse.to_dense(batch)
+    elif isinstance(batch, tf.RaggedTensor):
+        batch = batch.values
+    return [int(number) for number in np.ravel(batch)]
 
 
 def iterators_of_data(worker: Worker) -> list[str]:
@@ -336,12 +358,27 @@ def silence_of_dead(worker: Worker) -> float:
         return config.heartbeat_timeout_in_ms / 1000
 
 
-def numbers_drawn(worker: Worker) -> list[float]:
-    """Return random numbers of a worker that had other ones before."""
+def numbers_drawn(worker: Worker) -> list[list[float]]:
+    """Return random numbers of a worker that had other ones before, also those of data sets."""
     random.seed(worker.rank)
     np.random.seed(worker.rank)
     with worker.mirrored():
-        return [random.random(), np.random.random()]
+        import tensorflow as tf
+
+        numbers = tf.data.Dataset.random().take(3)
+        few = tf.data.Dataset.range(200).rejection_resample(lambda x: x % 2, [0.9, 0.1])
+        return [
+            [random.random(), np.random.random()],
+            [int(number) for number in numbers],
+            [int(number) for _, number in few],
+        ]
+
+
+def numbers_of_variables(worker: Worker) -> list[float]:
+    """Return what `float` and `int` read from an optimizer's variables."""
+    with worker.mirrored():
+        optimizer = compiled(network()).optimizer
+        return [float(optimizer.learning_rate), int(optimizer.iterations)]
 
 
 def stopped_by_one(worker: Worker, when: str) -> dict[str, Any]:

@@ -153,6 +153,14 @@ def test_all_workers_draw_the_same_random_numbers(two):
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_a_worker_whose_data_end_earlier_does_not_wait_for_ever(jax_gangs):
+    """Keras begins one more step to find the end of data of unknown length."""
+    first, _ = jax_gangs.ended(functions.ended_earlier, 2)  # the other one ends as JAX ends it
+    assert first.value.startswith("worker 0 waits for the other workers after 4 steps that ")
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_end_of_a_worker_is_an_error_in_the_other(jax_gangs):
     first, second = jax_gangs.ended(functions.killed, 2)
     assert second.code == -9

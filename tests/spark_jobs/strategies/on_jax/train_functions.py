@@ -216,6 +216,21 @@ def _refused() -> str:
     return ""
 
 
+def ended_earlier(worker: Worker) -> str:
+    """Return the error of worker 0, whose generator ends a batch earlier than that of worker 1."""
+    from spark_jobs.communicator.membership import MembersDisagree
+
+    x, y = digits(5 * BATCH)
+    starts = range(0, (4 + worker.rank) * BATCH, BATCH)
+    try:
+        with worker.connected(Jax(unprotected=True)):
+            batches = ((x[start : start + BATCH], y[start : start + BATCH]) for start in starts)
+            compiled(network()).fit(batches, verbose=0)
+    except MembersDisagree as error:
+        return str(error)
+    return "nothing"
+
+
 def killed(worker: Worker) -> str:
     """Let worker 1 be killed between two steps; return the error of the other one."""
     with entered(worker):
