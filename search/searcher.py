@@ -243,7 +243,7 @@ def samples_of(problem: Problem) -> int:
 def check_own_budget(problem: Problem) -> None:
     """Raise `InvalidArgument` if a problem has `samples`, for an algorithm with its own number."""
     if problem.samples is not None:
-        expected = "None, since the searcher has its own number of trials"
+        expected = "None, since the searcher's own arguments set the number of trials"
         raise InvalidArgument("samples", expected, shown(problem.samples))
 
 

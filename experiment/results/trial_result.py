@@ -24,7 +24,7 @@ class TrialResult:
 
     Attributes:
         id: The trial's number, from 0, in the order of the search.
-        params: A dict of hyperparameters to values.
+        params: A dict of hyperparameters to values. Change a copy of it: the result reads it, too.
         value: The objective's value; None if the trial failed, and for several objectives.
         metrics: A dict of all numbers that the train function returned, including the objective.
         status: 'finished', 'failed', 'stopped' or 'cancelled'.

@@ -55,6 +55,9 @@ class Hyperband:
         check_integer("min_epochs", self.min_epochs, 1)
         check_integer("iterations", self.iterations, 1)
         check_flag("progressive", self.progressive)
+        if self.reduction > self.max_epochs:
+            expected = f"at least reduction, {self.reduction}"
+            raise InvalidArgument("max_epochs", expected, shown(self.max_epochs))
         if self.min_epochs * self.reduction > self.max_epochs:
             expected = f"at most max_epochs / reduction, {self.max_epochs} / {self.reduction}"
             raise InvalidArgument("min_epochs", expected, shown(self.min_epochs))

@@ -8,6 +8,7 @@ in `search.space.domains`; this module exports their names, too.
 
 from __future__ import annotations
 
+import copy
 import graphlib
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -57,10 +58,11 @@ class Space(Mapping[str, Domain]):
         name: str = "space",
         constraint: Constraint | None = None,
     ) -> None:
-        self._domains = dict(domains)
-        if not self._domains:
+        if not domains:
             raise InvalidArgument(name, "at least one hyperparameter", shown(domains))
-        _check_names(name, self._domains)
+        _check_names(name, domains)
+        # As plain strings, also of numpy's, which JSON cannot hold.
+        self._domains = {str.__str__(key): domain for key, domain in domains.items()}
         _check_sizes(name, self._domains)
         self._conditions = {
             child: _conditions(name, child, self._domains)
@@ -231,7 +233,13 @@ def allows(
     if constraint is None:
         return True
     try:
-        allowed: object = constraint(dict(params))
+        # A copy of what it may change: a list or a dict belongs to the space.
+        allowed: object = constraint(
+            {
+                name: copy.deepcopy(value) if isinstance(value, list | tuple | dict) else value
+                for name, value in params.items()
+            }
+        )
     except Exception as error:
         got = f"{type(error).__name__}: {error}, for {shown(dict(params), 300)}"
         hint = ""

@@ -51,6 +51,7 @@ class DataSettings(msgspec.Struct, frozen=True):
 
 
 _NO_SETTINGS = DataSettings()
+_LARGEST_STEP = 2**53  # which TensorBoard's page still tells apart
 
 
 class MachineError(ExperimentError):
@@ -339,6 +340,8 @@ def take_report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | 
             raise ValueError(f"report({name}=...): {error}") from None
     if step is not None and not _is_integer(step):
         raise ValueError(f"report(step=...): expected an integer, got {step!r}")
+    if step is not None and not 0 <= step <= _LARGEST_STEP:
+        raise ValueError(f"report(step=...): expected a step from 0 to 2**53, got {step!r}")
     context = _current.get()
     if context is not None:
         with context.reporting:

@@ -224,9 +224,11 @@ def number(value: Any) -> float:
     """Return a numeric scalar as a float; it may be NaN or infinite.
 
     Raises:
-        UnusableReturn: Not a number, not a single one, or a bool.
+        UnusableReturn: Not a number, not a single one, a bool, or masked by numpy.
     """
     plain = value
+    if np.ma.is_masked(value):  # `item` would return 0.0
+        raise UnusableReturn("got a masked value of numpy, want float")
     if getattr(value, "shape", None) is not None and tuple(value.shape) == ():
         plain = _item(value)
     if not isinstance(plain, bool | str | bytes | complex) and (

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import math
 import os
@@ -159,7 +160,11 @@ def evaluate(
         ):
             function = pickle.loads(program.function)
             read = functools.partial(program.objective.outcome, trial.id)
-            outcome = outcome_of(running, functools.partial(function, **trial.params), read)
+
+            def call() -> object:  # each repeat with values that the function may change
+                return function(**copy.deepcopy(dict(trial.params)))
+
+            outcome = outcome_of(running, call, read)
             if outcome is None:
                 seconds = time.monotonic() - started
                 return Outcome(trial.id, "cancelled", seconds=seconds, reason=_NO_VALUE)

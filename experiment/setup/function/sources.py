@@ -8,6 +8,7 @@ import functools
 import hashlib
 import inspect
 import re
+import threading
 import tokenize
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +23,9 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _CONTAINERS = (tuple, list, dict)
 _SETS = (set, frozenset)
 _TABLES = ("pandas", "polars", "pyarrow")  # their repr depends on the width of the terminal
+
+# In Python 3.11 two threads that parse at once may end by a SystemError (cpython issue 106905).
+_PARSING = threading.Lock()
 
 # The latter two: its file is being edited.
 _WITHOUT_SOURCE = (OSError, TypeError, SyntaxError, tokenize.TokenError)
@@ -145,7 +149,8 @@ def _lambdas(function: Callable[..., Any]) -> str:
     if code is None or code.co_name != "<lambda>":
         return ""
     lines, _ = inspect.findsource(function)
-    nodes = ast.walk(ast.parse("".join(lines)))
+    with _PARSING:
+        nodes = ast.walk(ast.parse("".join(lines)))
     begun = (n for n in nodes if isinstance(n, ast.Lambda) and n.lineno == code.co_firstlineno)
     return "\n".join(map(ast.unparse, begun))
 

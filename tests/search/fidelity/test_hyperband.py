@@ -410,3 +410,9 @@ def test_settings_are_described():
 def test_samples_are_refused():
     with pytest.raises(InvalidArgument, match="samples"):
         Hyperband().start(Problem(space=PLANE, rng=random.Random(0), samples=3))
+
+
+def test_too_few_epochs_for_a_reduction_are_refused_by_their_own_name():
+    with pytest.raises(InvalidArgument, match="^max_epochs: expected at least reduction, 3, got 2"):
+        Hyperband(max_epochs=2)
+    Hyperband(max_epochs=2, reduction=2)

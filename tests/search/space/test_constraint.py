@@ -188,6 +188,19 @@ def test_a_grid_has_no_conditions():
     assert caught.value.hint == "launch a list of dicts, one per trial"
 
 
+def test_a_constraint_that_changes_its_argument_changes_no_configuration():
+    def allows(params):
+        params["layers"].append(999)
+        return params["more"].pop("units") < 100
+
+    layers, more = Choice([[3, 1], [2]]), Choice([{"units": 3}, {"units": 5}])
+    space = Space({"layers": layers, "more": more, "y": Float(0.0, 1.0)}, constraint=allows)
+    searcher = started(Random(), 8, space)
+    tried = [searcher.ask().params for _ in range(8)]
+    assert all(params["layers"] in ([3, 1], [2]) for params in tried)
+    assert all(params["more"] in ({"units": 3}, {"units": 5}) for params in tried)
+
+
 def test_members_stay_within_the_constraint():
     """Explored copies meet the constraint and have active hyperparameters only."""
     searcher = started(PopulationTraining(popsize=6, generations=6), None, TRAINING, 3)

@@ -469,6 +469,16 @@ def test_unusual_names_are_accepted_and_stay_exact(name):
     assert list(Space.of_grid({name: [1]})) == [name]
 
 
+def test_names_of_numpy_are_plain_strings():
+    names = np.array(["x", "units"])
+    for space in (
+        Space.of_bounds({name: [1, 2] for name in names}),
+        Space.of_grid({name: [1, 2] for name in names}),
+    ):
+        assert [type(name) for name in space] == [str, str]
+        assert list(space.decode([0.0, 0.0])) == ["x", "units"]
+
+
 def test_names_that_differ_in_case_are_two_names():
     assert len(Space.of_bounds({"a": [1, 2], "A": [1, 2]})) == 2
 

@@ -49,6 +49,12 @@ def test_a_step_that_is_no_integer_is_refused_by_name(trial, step):
         experiment.report(step=step, loss=1.0)
 
 
+@pytest.mark.parametrize("step", [-1, 2**53 + 1, 2**70, np.int64(-3)])
+def test_a_step_that_no_curve_can_have_is_refused(trial, step):
+    with pytest.raises(ValueError, match=r"^report\(step=\.\.\.\): expected a step from 0 to "):
+        experiment.report(step=step, loss=1.0)
+
+
 def test_reports_are_passed_on(recorded):
     experiment.report(step=5, loss=np.float32(0.5), accuracy=1)
     experiment.report(loss=math.nan)

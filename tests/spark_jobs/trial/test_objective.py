@@ -54,6 +54,15 @@ def test_everything_else_is_refused_with_its_type(value):
         UNNAMED.read(value)
 
 
+@pytest.mark.parametrize(
+    "value", [np.ma.masked, np.ma.masked_invalid([np.nan]).mean(), np.ma.array(1.0, mask=True)]
+)
+def test_a_masked_value_is_no_number(value):
+    with pytest.raises(UnusableReturn, match="got a masked value of numpy, want float"):
+        UNNAMED.read(value)
+    assert UNNAMED.read(np.ma.array(1.5, mask=False))[1] == 1.5
+
+
 @pytest.mark.fault(11)
 @pytest.mark.parametrize(
     ("returned", "said"),

@@ -35,6 +35,23 @@ def outcome_of(train, folder):
     return evaluate(program, Attempt(Trial(0, {})), folder)
 
 
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_each_repeat_gets_the_hyperparameters_of_the_trial(tmp_path, repeats):
+    """Also where the function takes the layers of its network out of the list one by one."""
+
+    def train(layers):
+        found = 0
+        while layers:
+            found += layers.pop()
+        return found
+
+    function = cloudpickle.dumps(train)
+    program = Program(function=function, key=None, direction="min", repeats=repeats)
+    trial = Trial(0, {"layers": [64, 32]})
+    assert evaluate(program, Attempt(trial), tmp_path).value == 96
+    assert trial.params == {"layers": [64, 32]}
+
+
 FULL = "no room for the 9 bytes of hdfs://a/b"
 OF_MACHINE = [
     StoreUnavailable("hdfs://a/b: HDFS failed for 60 s: SafeModeException"),

@@ -1,3 +1,4 @@
+import ast
 import dataclasses
 import functools
 import hashlib
@@ -10,6 +11,7 @@ import types
 import pandas
 import pytest
 
+from experiment.setup.function import sources
 from experiment.setup.function.sources import hash_of_constraint, hash_of_train, name_of
 
 
@@ -292,6 +294,19 @@ def test_a_lambda_is_hashed_without_the_call_around_it(hash_in_call):
         samples=5,
     )  # fmt: skip
     assert one == longer != other
+
+
+def test_no_two_threads_parse_at_once(monkeypatch):
+    """In Python 3.11 that may end by a SystemError."""
+    parse, held = ast.parse, []
+
+    def noted(*args, **kwargs):
+        held.append(sources._PARSING.locked())
+        return parse(*args, **kwargs)
+
+    monkeypatch.setattr(sources.ast, "parse", noted)
+    hash_of_constraint(lambda p: True)
+    assert held == [True]
 
 
 def test_a_lambda_without_source_is_hashed_by_its_name():
