@@ -260,7 +260,7 @@ def built_by_fit(worker: Worker, data: str) -> list[Any]:
 
         seen = []
         count = keras.callbacks.LambdaCallback(
-            on_train_batch_end=lambda batch, _: seen.append(batch)
+            on_train_batch_end=lambda batch, logs: seen.append(batch)
         )
         x, y = digits(worker)
         model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(10)])
