@@ -281,7 +281,6 @@ def _simulate(simulation: Simulation) -> tuple[Simulated, Simulated]:
     name, target, workers, sigma, seed = simulation
     space, value = problem(name).space, problem(name).value
     settings: dict[str, Any] = {"direction": Direction.MIN}
-    popsize = 20 if workers >= 50 else 10
     searchers: tuple[Searcher, Searcher] = (
         started(
             Evolution,
@@ -295,9 +294,7 @@ def _simulate(simulation: Simulation) -> tuple[Simulated, Simulated]:
             generations=_TRIALS // workers - 1,
             **settings,
         ),
-        started(
-            Evolution, space, seed, popsize=popsize, generations=_TRIALS // popsize - 1, **settings
-        ),
+        started(Evolution, space, seed, popsize=10, generations=_TRIALS // 10 - 1, **settings),
     )
     old, new = (
         simulate(
