@@ -86,7 +86,8 @@ class Uploader:
         self._there: set[str] = set()
         self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
-        self._rests: dict[str, float] = {}  # until then, for files that are not appended to
+        self._sent_whole: set[str] = set()  # files whose last append was refused
+        self._rests: dict[str, float] = {}  # until when such files are not sent
         self._refused: dict[str, tuple[Look, OSError]] = {}  # whole files, and why
         self._renames = Renames(files, target)
         self._sent: dict[str, Look] = {}  # checkpoints that have no name yet
@@ -365,11 +366,14 @@ class Uploader:
         except ConnectionError:
             raise
         except OSError:  # such as a lease that a dead DataNode holds; a new file has none
-            # An erasure-coded folder refuses each append, and a file is sent whole each time.
             began = time.monotonic()
             self._write(name, look)
             ended = time.monotonic()
-            self._rests[name] = ended + _REST * (ended - began)
+            if name in self._sent_whole:  # an erasure-coded folder refuses each append
+                self._rests[name] = ended + _REST * (ended - began)
+            self._sent_whole.add(name)
+        else:
+            self._sent_whole.discard(name)
 
     def _append(self, name: str, look: Look) -> None:
         source, uploaded = self._source / name, self._uploaded[name]

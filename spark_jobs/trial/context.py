@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import copy
 import dataclasses
 import os
 import tempfile
@@ -212,7 +213,7 @@ def checkpoint_dir() -> str:
 def params() -> dict[str, Any]:
     """Return the trial's hyperparameters; an empty dict outside a trial."""
     context = _current.get()
-    return {} if context is None else dict(context.params)
+    return {} if context is None else copy.deepcopy(dict(context.params))
 
 
 def max_steps() -> int | None:

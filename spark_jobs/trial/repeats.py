@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +39,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 def outcome_of(
-    running: context.TrialContext, call: Callable[[], Any], read: Callable[[Any], Outcome]
+    running: context.TrialContext, train: Callable[..., Any], read: Callable[[Any], Outcome]
 ) -> Outcome | None:
     """Call a train function, and read what it returns.
 
@@ -47,7 +49,7 @@ def outcome_of(
 
     Args:
         running: The trial.
-        call: Calls the train function.
+        train: The train function. Each call has hyperparameters that it may change.
         read: Returns the outcome of a returned value.
 
     Returns:
@@ -62,6 +64,7 @@ def outcome_of(
         context.begin_repeat(running, number)
         seed_repeat(running.seed, running.trial, number)
         started = time.monotonic()
+        call = functools.partial(train, **copy.deepcopy(dict(running.params)))
         returned = _returned(running, call)
         if not running.rank:
             outcomes.append(read(returned))

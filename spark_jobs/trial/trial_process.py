@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import math
 import os
@@ -160,11 +159,7 @@ def evaluate(
         ):
             function = pickle.loads(program.function)
             read = functools.partial(program.objective.outcome, trial.id)
-
-            def call() -> object:  # each repeat with values that the function may change
-                return function(**copy.deepcopy(dict(trial.params)))
-
-            outcome = outcome_of(running, call, read)
+            outcome = outcome_of(running, function, read)
             if outcome is None:
                 seconds = time.monotonic() - started
                 return Outcome(trial.id, "cancelled", seconds=seconds, reason=_NO_VALUE)
