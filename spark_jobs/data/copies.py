@@ -17,9 +17,11 @@ from typing import IO, Any
 from search.errors import InvalidArgument, shown
 from spark_jobs.data.finding import data_settings, expanded, opened
 from spark_jobs.storage.files import Files, FileStatus
-from spark_jobs.storage.host_cache import HostCache
-from spark_jobs.storage.locations import Location
+from spark_jobs.storage.host_cache import FileChanged, HostCache
+from spark_jobs.storage.locations import HADOOP, Location
 from spark_jobs.trial.context import DataSettings, current
+
+_CHANGES = 3  # of a file while it is copied, at most
 
 
 def local_copy(path: str) -> list[Path]:
@@ -90,10 +92,27 @@ def copied(
         if status.location.scheme == "file":
             copies.append(Path(status.location.path))
             continue
-        copy, descriptor = cache.fetch(files, status)
+        copy, descriptor = _fetched(cache, files, status, settings)
         keep(descriptor)
         copies.append(copy)
     return copies
+
+
+def _fetched(
+    cache: HostCache, files: Files, status: FileStatus, settings: DataSettings
+) -> tuple[Path, int]:
+    """Return the copy of a file; of its newest version if it is changed meanwhile."""
+    for _ in range(_CHANGES):
+        try:
+            return cache.fetch(files, status, user_of(status, settings))
+        except FileChanged:
+            status = files.status(status.location)
+    return cache.fetch(files, status, user_of(status, settings))
+
+
+def user_of(status: FileStatus, settings: DataSettings) -> str:
+    """Return the user in whose name a file is read; '' if all trials of this host are one."""
+    return settings.hadoop.user if status.location.scheme in HADOOP else ""
 
 
 @contextlib.contextmanager

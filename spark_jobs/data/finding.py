@@ -48,7 +48,8 @@ def listdir(path: str) -> list[str]:
 def glob(path: str) -> list[str]:
     """Return the files that `local_copy` would copy, as URLs or paths, sorted.
 
-    `*`, `?` and `[...]` match parts of a name, never a "/". In the path of a file or a folder that
+    `*`, `?` and `[...]` match parts of a name, never a "/", nor the "_" or "." that a name starts
+    with, as in Spark. In the path of a file or a folder that
     exists they are characters like others.
 
     Raises:
@@ -131,7 +132,7 @@ def _matching(files: Files, location: Location) -> list[FileStatus]:
             entry
             for entry in entries
             if fnmatch.fnmatchcase(entry.location.name, part)
-            and (part[0] == "." or entry.location.name[0] != ".")
+            and (_counts(entry.location.name) or part[0] == entry.location.name[0])
         ]
     return folders
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search.errors import InvalidArgument, shown
-from spark_jobs.data.copies import copied, held, local_copy, released
+from spark_jobs.data.copies import copied, held, local_copy, released, user_of
 from spark_jobs.data.finding import data_settings, expanded, opened
 from spark_jobs.storage.host_cache import HostCache, identity
 from spark_jobs.storage.locations import Location
@@ -108,7 +108,7 @@ def _mapped(
             ):
                 writer.write(rows)
 
-        whole_key = [*key, *(identity(status) for status in found)]
+        whole_key = [*key, *(identity(status, user_of(status, settings)) for status in found)]
         size = sum(status.length for status in found)
         cache = HostCache(settings.cache)
         table, descriptor = cache.build(whole_key, "table.arrow", str(location), size, make)

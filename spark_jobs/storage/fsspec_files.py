@@ -25,6 +25,9 @@ _NO_ANSWER = {"ClientConnectionError", "ConnectionError", "TimeoutError"}
 # last access, change without it.
 _VERSIONS = ("ETag", "etag", "Last-Modified", "mtime")
 
+_WEB = ("http", "https")
+_PIECE = 16 << 20  # bytes; `spark_jobs.data.records` asks for 8 MiB at a time
+
 _MISSING = (404, 410)
 _DENIED = (401, 403)
 _BUSY = 429
@@ -75,14 +78,21 @@ class FsspecFiles:
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
         """Pass a file's bytes to `sink`."""
         location, left = status.location, status.length - offset
+        piece = CHUNK
+        options: dict[str, Any] = {}
+        if location.scheme in _WEB and not offset:
+            options = {"block_size": 0}  # as a stream: not every server knows ranges
+        elif left <= _PIECE:
+            piece, options = left, {"cache_type": "none"}  # else stores read up to 50 MB ahead
         with _named(location):
-            file = self._system.open(location.url, "rb")
+            file = self._system.open(location.url, "rb", **options)
         with file:
-            with _named(location):
-                file.seek(offset)
+            if offset:
+                with _named(location):
+                    file.seek(offset)
             while left > 0:
                 with _named(location):
-                    data = file.read(min(CHUNK, left))
+                    data = file.read(min(piece, left))
                 if not data:
                     break
                 sink(data)

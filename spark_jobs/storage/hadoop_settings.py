@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -20,6 +21,9 @@ import msgspec
 
 from search.errors import InvalidArgument
 from spark_jobs.storage.locations import Location
+
+_Kind = tuple[str, str, int]
+"""Scheme of a URL, name of the setting of a NameNode's address, default port."""
 
 _HTTP = ("http", "dfs.namenode.http-address", 9870)
 _HTTPS = ("https", "dfs.namenode.https-address", 9871)
@@ -105,10 +109,9 @@ class HadoopSettings(msgspec.Struct, frozen=True):
         It is the token of the cluster that has a NameNode at the same address.
         """
         wanted = {address.lower() for address in self.namenodes(location)} if self.tokens else set()
-        for authority, token in self.tokens.items():
-            with contextlib.suppress(InvalidArgument):  # a cluster that is not configured for HTTP
-                addresses = self.namenodes(Location("hdfs", authority, "/"))
-                if wanted & {address.lower() for address in addresses}:
+        for (authority, token), kind in itertools.product(self.tokens.items(), (_HTTP, _HTTPS)):
+            with contextlib.suppress(InvalidArgument):  # a cluster that is not configured for it
+                if wanted & {address.lower() for address in self._web(authority, kind)}:
                     return token
         return ""
 
@@ -118,53 +121,70 @@ class HadoopSettings(msgspec.Struct, frozen=True):
         Raises:
             InvalidArgument: The configuration does not have the address.
         """
-        services = _names(self.values.get("dfs.nameservices", ""))
-        if location.scheme != "hdfs" and location.authority not in services:
+        if location.scheme != "hdfs" and location.authority not in self._services:
             return (self._given(location),)
         authority = location.authority or self._default_authority(location)
-        if authority in services:
-            return self._of_service(authority)
-        ours = (self._authority_of_default(), self.values.get("dfs.namenode.rpc-address", ""))
-        own = _with_port(authority) in map(_with_port, filter(None, ours))
-        return (self._address(self._configured("") if own else "", _host(authority)),)
+        return self._web(authority, self._kind_of(location))
+
+    def _web(self, authority: str, kind: _Kind) -> tuple[str, ...]:
+        """Return the web addresses of a service, or of a NameNode by its RPC address."""
+        if authority in self._services:
+            return self._of_service(authority, kind)
+        known = [("", self._authority_of_default())]  # the ends of settings' names, and addresses
+        for suffix in ("", *itertools.chain.from_iterable(map(self._suffixes, self._services))):
+            known.append((suffix, self.values.get(f"dfs.namenode.rpc-address{suffix}", "")))
+        asked = _with_port(authority)
+        same = [suffix for suffix, address in known if address and _with_port(address) == asked]
+        configured = self._configured(same[0], kind) if same else ""
+        return (self._address(configured, _host(authority), kind),)
+
+    @property
+    def _services(self) -> list[str]:
+        return _names(self.values.get("dfs.nameservices", ""))
+
+    def _suffixes(self, service: str) -> list[str]:
+        """Return the ends of the names of the settings of each of a service's NameNodes."""
+        nodes = _names(self.values.get(f"dfs.ha.namenodes.{service}", ""))
+        return [f".{service}.{node}" for node in nodes] or [f".{service}"]
 
     def _given(self, location: Location) -> str:
-        scheme, _, port = _HTTPS if location.scheme == "swebhdfs" else _HTTP
+        scheme, _, port = self._kind_of(location)
         if not location.authority:
             raise InvalidArgument("path", f"{location.scheme}://host:{port}/path", str(location))
         host, given = _host(location.authority), _port(location.authority)
         return f"{scheme}://{host}:{given or port}"
 
-    def _of_service(self, service: str) -> tuple[str, ...]:
-        nodes = _names(self.values.get(f"dfs.ha.namenodes.{service}", ""))
+    def _of_service(self, service: str, kind: _Kind) -> tuple[str, ...]:
         addresses = []
-        for suffix in [f".{service}.{node}" for node in nodes] or [f".{service}"]:
+        for suffix in self._suffixes(service):
             rpc = self.values.get(f"dfs.namenode.rpc-address{suffix}", "")
-            configured = self._configured(suffix)
+            configured = self._configured(suffix, kind)
             if not rpc and _host(configured) in _EVERYWHERE:
                 raise InvalidArgument(
                     f"dfs.namenode.rpc-address{suffix}",
                     f"the address of a NameNode of {service!r}, in Spark's Hadoop configuration",
                     "nothing",
                 )
-            addresses.append(self._address(configured, _host(rpc)))
+            addresses.append(self._address(configured, _host(rpc), kind))
         return tuple(dict.fromkeys(addresses))  # with one twice, the package `hdfs` loops for ever
 
-    def _configured(self, suffix: str) -> str:
-        _, name, _ = self._kind
+    def _configured(self, suffix: str, kind: _Kind) -> str:
+        _, name, _ = kind
         return self.values.get(name + suffix, "")
 
-    def _address(self, configured: str, host: str) -> str:
+    def _address(self, configured: str, host: str, kind: _Kind) -> str:
         """Return a URL; for a NameNode that listens on all addresses, with its service's host."""
-        scheme, _, port = self._kind
+        scheme, _, port = kind
         listens = _host(configured)
         if listens in _EVERYWHERE:
             listens = host
         return f"{scheme}://{listens}:{_port(configured) or port}"
 
-    @property
-    def _kind(self) -> tuple[str, str, int]:
-        return _HTTPS if self.values.get("dfs.http.policy") == "HTTPS_ONLY" else _HTTP
+    def _kind_of(self, location: Location) -> _Kind:
+        """Return the protocol: that of the URL's scheme, for `hdfs://` that of the cluster."""
+        if location.scheme == "hdfs":
+            return _HTTPS if self.values.get("dfs.http.policy") == "HTTPS_ONLY" else _HTTP
+        return _HTTPS if location.scheme == "swebhdfs" else _HTTP
 
     def _authority_of_default(self) -> str:
         return _hdfs_authority(self.values.get("fs.defaultFS", ""))

@@ -39,6 +39,10 @@ class CacheUnavailable(OSError):
     """A host whose disk has no room for a copy, or fails: no error of the train function."""
 
 
+class FileChanged(OSError):
+    """A file that was changed since it was looked at, or while it was read."""
+
+
 class CacheSettings(msgspec.Struct, frozen=True):
     """The folder and the size limit of a host's cache.
 
@@ -107,30 +111,37 @@ class HostCache:
     def _share(self, taken: int) -> int:
         return int((shutil.disk_usage(self._folder).free + taken) * _SHARE)
 
-    def fetch(self, files: Files, status: FileStatus) -> tuple[Path, int]:
+    def fetch(self, files: Files, status: FileStatus, user: str = "") -> tuple[Path, int]:
         """Return this host's copy of a file, which is made if it does not exist.
 
         Args:
             files: The store to read from.
             status: The file's status; with another length or version it is another file.
+            user: The user in whose name it is read; what others may read is not for this one.
 
         Returns:
             The copy, and a descriptor that keeps the copy until it is closed.
 
         Raises:
             CacheUnavailable: The disk of this host is full, or fails.
+            FileChanged: The file has another status by now.
             OSError: The file cannot be read, or is larger than the limit of the settings.
         """
+
+        def check() -> None:
+            if files.status(status.location) != status:
+                raise FileChanged(f"{status.location}: {CHANGED}")
 
         def download(part: Path) -> None:
             with part.open("wb") as file:
                 files.read(status, file.write)
-            if files.status(status.location) != status:  # parts of two versions, perhaps
-                raise OSError(f"{status.location}: {CHANGED}")
+            check()  # else it may have parts of two versions
 
         name = _name_of_copy(status.location)
         source = str(status.location)
-        return self.build(identity(status), name, source, status.length, download, exact=True)
+        key = identity(status, user)
+        length = status.length
+        return self.build(key, name, source, length, download, exact=True, waited=check)
 
     def build(
         self,
@@ -141,6 +152,7 @@ class HostCache:
         make: Callable[[Path], None],
         *,
         exact: bool = False,
+        waited: Callable[[], None] = lambda: None,
     ) -> tuple[Path, int]:
         """Return this host's file for a key, which is made if it does not exist.
 
@@ -152,25 +164,30 @@ class HostCache:
             make: Called with the path of an empty file, to which it writes.
             exact: Whether a file of another size is invalid; else only an empty file is, so `make`
                 then writes at least one byte.
+            waited: Called before `make` if another process was waited for, whose `make` failed.
 
         Returns:
             The file and a descriptor, as `fetch`.
 
         Raises:
             CacheUnavailable: The disk of this host is full, or fails.
-            OSError: An error of `make`, or the size is above the limit of the settings.
+            OSError: An error of `make` or `waited`, or the size is above the limit of the settings.
         """
         self._prepare()
         digest = hashlib.sha256(msgspec.json.encode(key)).hexdigest()[:32]
         built = self._folder / digest / name
+        has_waited = False
         while True:
-            lock = self._lock(digest, fcntl.LOCK_SH)
+            lock, others = self._waited_lock(digest, fcntl.LOCK_SH)
+            has_waited |= others
             if _is_whole(built, size if exact else None):
                 os.utime(built.parent)  # the time of its last use
                 return built, lock
             os.close(lock)
-            with self._alone(digest):
+            with self._alone(digest) as others:
                 if not _is_whole(built, size if exact else None):
+                    if has_waited or others:
+                        waited()
                     self._make_room(size, built.parent)
                     self._make(make, built, source, size)
 
@@ -237,7 +254,9 @@ class HostCache:
             new: Its folder.
         """
         copies = sorted(self._copies(), key=lambda found: found[0])
-        limit = self._limit or self._share(sum(size for _, size, _ in copies))
+        all_taken = sum(size for _, size, _ in copies)
+        limit = self._limit or self._share(all_taken)
+        there_is = shutil.disk_usage(self._folder).free + all_taken
         copies = [found for found in copies if found[2] != new]
         taken = sum(size for _, size, _ in copies)
         if needed > limit:
@@ -249,7 +268,7 @@ class HostCache:
                 str(self._folder),
             )
         for _, size, folder in copies:
-            if taken + needed <= limit:
+            if taken + needed <= min(limit, there_is):
                 return
             with contextlib.suppress(BlockingIOError), self._alone(folder.name, wait=False):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -278,13 +297,26 @@ class HostCache:
         )
 
     @contextlib.contextmanager
-    def _alone(self, key: str, *, wait: bool = True) -> Iterator[None]:
-        """Hold a copy's lock exclusively; BlockingIOError if it is held and `wait` is False."""
-        lock = self._lock(key, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    def _alone(self, key: str, *, wait: bool = True) -> Iterator[bool]:
+        """Hold a copy's lock exclusively, and yield whether others were waited for.
+
+        BlockingIOError if others hold it and `wait` is False.
+        """
+        if wait:
+            lock, others = self._waited_lock(key, fcntl.LOCK_EX)
+        else:
+            lock, others = self._lock(key, fcntl.LOCK_EX | fcntl.LOCK_NB), False
         try:
-            yield
+            yield others
         finally:
             os.close(lock)
+
+    def _waited_lock(self, key: str, kind: int) -> tuple[int, bool]:
+        """Return a copy's lock, and whether others were waited for."""
+        try:
+            return self._lock(key, kind | fcntl.LOCK_NB), False
+        except BlockingIOError:
+            return self._lock(key, kind), True
 
     @_blamed_on_the_host()
     def _lock(self, key: str, kind: int) -> int:
@@ -312,9 +344,9 @@ def _name_of_copy(location: Location) -> str:
     return start.decode(errors="ignore") + suffix
 
 
-def identity(status: FileStatus) -> list[str | int]:
-    """Return the identity of a file's version, as JSON."""
-    return [status.location.url, status.length, status.version]
+def identity(status: FileStatus, user: str) -> list[str | int]:
+    """Return the identity of a file's version for a user, as JSON."""
+    return [status.location.url, status.length, status.version, user]
 
 
 def _is_whole(built: Path, size: int | None) -> bool:

@@ -12,10 +12,11 @@ import logging
 import os
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import hdfs
 import requests
@@ -53,6 +54,7 @@ _SENDING = time_limits.HDFS_PIECE, time_limits.HDFS_WRITTEN
 _LONGEST_PAUSE = 3.0  # seconds between two tries
 _SAY = 5.0  # seconds without an answer after which the user is warned
 
+_BELOW_FILE = "(is not a directory)"
 _LOGGER = logging.getLogger("experiment")
 
 
@@ -83,6 +85,7 @@ class WebHdfs:
         session = requests.Session()
         session.trust_env = False  # no proxy between us and the cluster
         session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
+        session.hooks["response"].append(_with_name_as_asked)
         authenticate(session, location, settings)
         self._session = session
         self._client = _Client(";".join(urls), timeout=_TIMEOUT, session=session)
@@ -274,7 +277,9 @@ class WebHdfs:
         if self._is_transient(error):
             return StoreUnavailable(f"{location}: HDFS failed for {self._patience:g} s: {text}")
         who = f"as user {self._user or 'nobody'} at {self._where}"
-        if error.exception == "FileNotFoundException":
+        # Users other than the superuser may not go through a file as if it were a folder.
+        is_below_file = error.exception == "AccessControlException" and _BELOW_FILE in text
+        if error.exception == "FileNotFoundException" or is_below_file:
             return FileNotFoundError(errno.ENOENT, f"no such file or folder, {who}", str(location))
         if denied := why_denied(error.exception, text, who):
             return PermissionError(errno.EACCES, denied, str(location))
@@ -355,6 +360,24 @@ class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
             raise
         self.unknown.discard(urlsplit(url).netloc.lower())
         return answer
+
+
+def _with_name_as_asked(answer: requests.Response, **_: Any) -> None:
+    """Let a redirect to a DataNode keep the name of the file, as it was asked for.
+
+    The NameNode writes it in composed characters (NFC), which may be the name of another file.
+    """
+    if "location" not in answer.headers:
+        return
+    asked = urlsplit(str(answer.request.url)).path
+    with contextlib.suppress(ValueError):  # no URL, which requests says
+        there = urlsplit(answer.headers["location"])
+        if asked != there.path and _composed(asked) == unquote(there.path):
+            answer.headers["location"] = there._replace(path=asked).geturl()
+
+
+def _composed(path: str) -> str:
+    return unicodedata.normalize("NFC", unquote(path))
 
 
 def _upto_problem(data: Iterator[bytes], problems: list[OSError]) -> Iterator[bytes]:

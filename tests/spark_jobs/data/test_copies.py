@@ -6,7 +6,7 @@ import pytest
 
 from experiment import data
 from search.errors import InvalidArgument
-from spark_jobs.storage.host_cache import CacheSettings
+from spark_jobs.storage.host_cache import CacheSettings, HostCache
 from spark_jobs.trial.context import DataSettings, TrialContext, entered
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs.data.files import contents, put, put_table, run
@@ -40,6 +40,19 @@ def test_remote_files_are_copied_once_and_again_when_they_have_changed(remote, c
     put(f"{remote}/a", b"2")
     (second,) = data.local_copy(f"{remote}/a")
     assert contents([first, second]) == [b"1", b"2"]
+
+
+def test_a_file_that_changes_while_it_is_copied_is_copied_anew(remote, copies, monkeypatch):
+    fetch, versions = HostCache.fetch, iter([b"22", b"333"])
+
+    def change_first(cache, files, status, user):
+        if (version := next(versions, None)) is not None:
+            put(f"{remote}/a", version)
+        return fetch(cache, files, status, user)
+
+    monkeypatch.setattr(HostCache, "fetch", change_first)
+    put(f"{remote}/a", b"1")
+    assert contents(data.local_copy(f"{remote}/a")) == [b"333"]
 
 
 def test_copies_are_held_until_the_trial_ends(remote, trial, copies):

@@ -53,10 +53,12 @@ def test_a_pattern_may_have_several_levels_of_folders(folder, store):
 
 
 def test_a_pattern_matches_no_folders_and_hidden_files_only_when_it_says_so(folder, store):
-    for path in (".hidden", "_SUCCESS", "a", "sub/x", ".git/y"):
+    """As Spark reads a pattern: what it writes into a folder beside the data is left out."""
+    for path in (".hidden", "_SUCCESS", "a", "sub/x", ".git/y", "_temporary/z"):
         store(path, b"")
-    assert data.glob(f"{folder}/*") == [f"{folder}/_SUCCESS", f"{folder}/a"]
+    assert data.glob(f"{folder}/*") == [f"{folder}/a"]
     assert data.glob(f"{folder}/.*") == [f"{folder}/.hidden"]
+    assert data.glob(f"{folder}/_*") == [f"{folder}/_SUCCESS"]
     assert data.glob(f"{folder}/*/*") == [f"{folder}/sub/x"]
 
 

@@ -202,6 +202,42 @@ class TestFsspecFilesOfAnObjectStore(FilesContract):
         return write
 
 
+class Opened(ObjectFileSystem):
+    """Notes how files are opened."""
+
+    protocol = ("opened", "https")
+    options: ClassVar[list[dict[str, object]]] = []
+
+    def _open(self, path, mode="rb", block_size=None, cache_type=None, **options):
+        self.options.append({"block_size": block_size, "cache_type": cache_type})
+        return io.BytesIO(self.objects[path])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "length", "offset", "options"),
+    [
+        ("opened", 40 << 20, 0, {"block_size": None, "cache_type": None}),
+        ("opened", 40 << 20, 32 << 20, {"block_size": None, "cache_type": "none"}),
+        ("opened", 8 << 20, 0, {"block_size": None, "cache_type": "none"}),
+        ("https", 40 << 20, 0, {"block_size": 0, "cache_type": None}),
+        ("https", 8 << 20, 4 << 20, {"block_size": None, "cache_type": "none"}),
+    ],
+)
+def test_a_piece_is_read_without_more_and_a_file_of_the_web_as_a_stream(
+    objects, monkeypatch, scheme, length, offset, options
+):
+    """s3fs reads 50 MB ahead, and not every server of the web knows ranges."""
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda url: (Opened(),))
+    monkeypatch.setattr(Opened, "options", [])
+    location = Location.parse(f"{scheme}://bucket/a")
+    objects["bucket/a"] = bytes(length)
+    status = FileStatus(location=location, length=length, version="1", is_folder=False)
+    read = bytearray()
+    FsspecFiles(location).read(status, read.extend, offset)
+    assert len(read) == length - offset
+    assert Opened.options == [options]
+
+
 class BrokenFileSystem(MemoryFileSystem):
     protocol = "broken"
 

@@ -123,7 +123,36 @@ def test_a_name_service_may_have_one_namenode_without_a_name():
 
 
 def test_a_host_beside_name_services_is_a_host():
-    assert addresses("hdfs://a:8020/x", HA) == ("http://a:9870",)
+    assert addresses("hdfs://other:8020/x", HA) == ("http://other:9870",)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("hdfs://a:8020/x", "http://a:50070"),
+        ("hdfs://A/x", "http://a:50070"),
+        ("hdfs://b:8020/x", "http://b:50071"),
+        ("hdfs://c:8020/x", "http://c:9870"),
+    ],
+)
+def test_one_name_node_of_a_service_has_its_own_web_address_and_the_services_token(url, address):
+    settings = HadoopSettings(HA, tokens={"ours": "token", "elsewhere:8020": "other"})
+    assert [each.lower() for each in settings.namenodes(Location.parse(url))] == [address]
+    assert settings.token(Location.parse(url)) == ("" if url.startswith("hdfs://c") else "token")
+
+
+@pytest.mark.parametrize("policy", ["HTTP_ONLY", "HTTP_AND_HTTPS", "HTTPS_ONLY", ""])
+def test_the_scheme_of_a_url_of_webhdfs_is_its_protocol_for_a_service_too(policy):
+    ports = {"dfs.namenode.https-address.ours.nn1": "a:50470", "dfs.http.policy": policy}
+    settings = HadoopSettings(HA | ports, tokens={"ours": "token"})
+    for url, found in {
+        "swebhdfs://ours/x": ("https://a:50470", "https://b:9871"),
+        "swebhdfs://a:50470/x": ("https://a:50470",),
+        "webhdfs://ours/x": ("http://a:50070", "http://b:50071"),
+        "webhdfs://b:50071/x": ("http://b:50071",),
+    }.items():
+        assert settings.namenodes(Location.parse(url)) == found
+        assert settings.token(Location.parse(url)) == "token"
 
 
 def test_an_address_of_webhdfs_is_not_changed():

@@ -2,6 +2,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -262,6 +263,46 @@ def test_a_second_reader_waits_for_the_download(cache, files, folder):
     assert files.count() == 1
 
 
+def test_a_reader_that_has_waited_does_not_download_a_version_that_is_gone(cache, files, folder):
+    program = """
+        from spark_jobs.storage.host_cache import FileChanged
+
+        class Changed(CountingFiles):
+            def read(self, status, sink, offset=0):
+                meet()
+                super().read(status, sink)
+
+            def status(self, location):
+                return file(version="2")
+
+        try:
+            fetch(cache, Changed(files.log), file())
+        except FileChanged:
+            print("changed")
+    """
+    others = [Other(program, folder, files)]
+    try:
+        others[0].wait_until_here()
+        others += [Other(program, folder, files) for _ in range(2)]
+        for other in others[1:]:
+            while not waits_for_a_lock(other.process):
+                assert other.process.poll() is None
+        others[0].let_it_continue()
+        assert [other.wait_until_done() for other in others] == ["changed\n"] * 3
+    finally:
+        for other in others:
+            other.__exit__()
+    assert files.count() == 1
+
+
+def test_what_one_user_may_read_is_not_found_by_another(cache, files):
+    """The store says only to a reader whether the file may be read."""
+    for user in ("alice", "bob", "alice"):
+        _, descriptor = cache.fetch(files, file(), user)
+        os.close(descriptor)
+    assert files.count() == 2
+
+
 DIFFERENT = [file("b"), file(version="2"), file(length=101)]
 
 
@@ -486,6 +527,16 @@ def test_the_default_limit_is_half_of_the_free_and_taken_bytes(files, folder):
             ),
         )
     assert kept.exists()
+
+
+def test_a_limit_that_the_disk_does_not_have_is_the_disks(files, folder, monkeypatch):
+    cache = limited(folder, 10_000)
+    for order, name in enumerate("abcd"):
+        used_long_ago(fetch(cache, files, file(name)), order)
+    usage = shutil.disk_usage(folder)._replace(free=50)  # of a disk of 450 bytes
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    new = fetch(cache, files, file("e", 240))
+    assert {path.name for path in left_in(folder)} == {"c", "d", new.name}
 
 
 def test_a_copy_that_this_process_uses_is_never_removed(files, folder):

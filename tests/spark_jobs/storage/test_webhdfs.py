@@ -92,6 +92,28 @@ class TestWebHdfs(WritableFilesContract):
         return lambda location: int(client.status(location.path)["permission"], 8)
 
 
+def test_a_name_in_decomposed_characters_is_not_another_file(files, root):
+    """As macOS writes names. The NameNode composes them in its redirects to DataNodes."""
+    folder = root.below(f"names{next(_FOLDERS)}")
+    composed, decomposed = folder.below("caf\u00e9"), folder.below("cafe\u0301")
+    files.write(composed, b"composed")
+    files.write(decomposed, b"decomposed")
+    files.append(decomposed, b"!", len(b"decomposed"))
+    assert read(files, decomposed) == b"decomposed!"
+    assert read(files, composed) == b"composed"
+
+
+def test_nothing_is_below_a_file_also_for_users_who_are_not_the_superuser(hdfs, files, root):
+    folder = root.below(f"alice{next(_FOLDERS)}")
+    files.make_folder(folder)
+    files._client.set_permission(folder.path, "777")
+    alice = WebHdfs(root, HadoopSettings(hdfs.settings(), "alice"))
+    with contextlib.closing(alice):
+        alice.write(folder.below("file"), b"1")
+        with pytest.raises(FileNotFoundError, match="as user alice"):
+            alice.status(folder.below("file/child"))
+
+
 @pytest.mark.fault(27)
 def test_a_read_resumes_from_a_replica_when_a_datanode_is_killed(hdfs, files, root, client):
     data = random.Random(1).randbytes(40 << 20)
