@@ -23,6 +23,7 @@ from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Failure, FailureKind
+from search.values import as_unicode
 from spark_jobs.calls.calls import LARGE, Pickled, read_raised, read_returned, run_call
 from spark_jobs.calls.outbox import Outbox, Sent
 from spark_jobs.calls.plain_values import NotPlain
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LONGEST_NAME = 200  # characters of a function's name, which is for people
 _READERS = 4  # threads that read what calls return
 
 
@@ -147,7 +149,8 @@ class SparkExecutor(Executor):
         function = _pickled(lambda take: pickle_function(fn, "fn", take))
         arguments = _pickled(lambda take: pickle_arguments(args, kwargs, take))
         assert self._outbox is not None, "opened"
-        call = Call(str(getattr(fn, "__name__", type(fn).__name__)))
+        name = str(getattr(fn, "__name__", type(fn).__name__))
+        call = Call(printable(as_unicode(name[:_LONGEST_NAME])))
         self._calls.add(call)
         try:
             self._outbox.put(function, arguments, functools.partial(self._put, call))

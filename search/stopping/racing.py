@@ -104,12 +104,17 @@ class _RacingJudge(RuleJudge[Racing]):
         super().__init__(rule, direction)
         self._merits: dict[int, dict[int, float]] = {}  # of running trials, by step
         self._best: tuple[int, dict[int, float]] | None = None
-        self._estimates: dict[int, float] = {}  # the mean merits of stopped trials
 
     def estimate(self, trial: int) -> float | None:
-        """Return the estimated mean of all repeats of a trial that was stopped."""
-        merit = self._estimates.get(trial, math.nan)
-        return self._direction.weight * merit if math.isfinite(merit) else None
+        """Return the estimated mean of all repeats of a trial that was stopped, by any rule.
+
+        Without a trial that has made all of them there is none.
+        """
+        if self._best is None:
+            return None
+        best = self._best[1]
+        known = _finite(_differences(self._merits.get(trial, {}), best))
+        return self._direction.weight * (mean(best.values()) + mean(known)) if known else None
 
     def _judge(self, trial: int, step: int, merit: float) -> str | None:
         merits = self._merits.setdefault(trial, {})
@@ -126,14 +131,11 @@ class _RacingJudge(RuleJudge[Racing]):
         p = self._p_of_worse(differences)
         if p >= self._rule.p_threshold:
             return None
-        if known:
-            self._estimates[trial] = mean(best.values()) + mean(known)
         repeats = f"{len(merits)} repeat{'s' if len(merits) > 1 else ''}"
         return f"worse than trial {number} in {repeats} (p = {p:.2g})"
 
     def _forget(self, trial: int, status: Status) -> None:
         merits = self._merits.pop(trial, {})
-        self._estimates.pop(trial, None)
         if self._best is not None and status in ("finished", "stopped"):
             self._learn(_differences(merits, self._best[1]))
         best = -math.inf if self._best is None else mean(self._best[1].values())

@@ -99,6 +99,8 @@ class TrialContext:
         gpu_share: The share of its GPU's memory that it may take; None for all of it.
         max_steps: The number of steps after which it ends; None for any number.
         ends_itself: Whether the train function has asked for that number.
+        objective: The name of the value by which it is judged; None for the only one.
+        resumes: Whether it began with a checkpoint, of an attempt before or of its parent.
         repeats: The number of calls of the train function.
         repeat: The number of this call, from 0.
         seed: The search's seed; None leaves the random numbers to chance.
@@ -129,6 +131,8 @@ class TrialContext:
     gpu_share: GpuShare | None = None
     max_steps: int | None = None
     ends_itself: bool = False
+    objective: str | None = None
+    resumes: bool = False
     repeats: int = 1
     repeat: int = 0
     seed: int | None = None
@@ -298,11 +302,12 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
     outside a trial only the arguments are checked.
 
     Args:
-        step: The epoch or step, from 0. Default: the number of calls without it so far.
+        step: The epoch or step, from 0. Default: the number of calls without it so far; not in a
+            trial of a number of steps that began with a checkpoint.
         **metrics: Name to a number; NaN and infinities are allowed.
 
     Raises:
-        ValueError: A metric is not a number, or the step is not an integer.
+        ValueError: A metric is not a number, the step is not an integer, or it is missing.
         TrialStopped: A rule of `stopping=` stops the trial, or it was the last of `max_steps()`
             steps and the train function has not called that; do not catch it.
     """
@@ -314,8 +319,11 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
     if judged and not context.stopped and (reason := context.link.stop()):
         context.stopped = reason
         raise TrialStopped(reason)
-    if not context.ends_itself and context.has_done(context.reported.step):
-        raise StepsDone(f"step {context.reported.step} was the last one")
+    step = context.reported.step
+    # The objective may come by a second report of the same step.
+    named = context.objective is None or context.objective in metrics
+    if not context.ends_itself and context.has_done(step if named else step - 1):
+        raise StepsDone(f"step {step} was the last one")
 
 
 def take_report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None:
@@ -345,6 +353,11 @@ def take_report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | 
         raise ValueError(f"report(step=...): expected a step from 0 to 2**53, got {step!r}")
     context = _current.get()
     if context is not None:
+        if step is None and context.resumes and context.max_steps is not None:
+            raise ValueError(
+                "report(): expected step=, the epoch from 0, since this trial goes on from a "
+                "checkpoint and is to end after epoch max_steps() - 1"
+            )
         with context.reporting:
             _take(context, step, values)
     return context

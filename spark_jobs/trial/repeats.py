@@ -19,8 +19,13 @@ from spark_jobs.messages import ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import REPEATS
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.trial import context
+from spark_jobs.trial.objective import EmptyHistory
 from spark_jobs.trial.random_numbers import seed_repeat
 
+_NO_EPOCH_LEFT = (
+    "got None and no report: the checkpoint that the trial began with has the last epoch already; "
+    "save the value with it, and return it then"
+)
 _LONGEST_WAIT = 0.5  # seconds: five times the pause between messages of a slot to the driver
 _SHARE_OF_WAIT = 0.05
 _POLL = 0.01
@@ -112,9 +117,13 @@ def _file(running: context.TrialContext) -> Path:
 
 def _returned(running: context.TrialContext, call: Callable[[], Any]) -> Any:
     try:
-        return call()
+        returned = call()
     except context.StepsDone:
         return {} if running.reported is None else dict(running.reported.metrics)
+    silent = returned is None and running.reported is None and not running.rank
+    if silent and running.resumes and running.max_steps is not None:
+        raise EmptyHistory(_NO_EPOCH_LEFT)
+    return returned
 
 
 def _await_answer(running: context.TrialContext, seconds: float) -> None:

@@ -32,6 +32,7 @@ from spark_jobs.processes import (
     print_lines,
     set_environment,
 )
+from spark_jobs.run_folder.paths import CHECKPOINT
 from spark_jobs.storage.files import StoreUnavailable
 from spark_jobs.storage.host_cache import CacheUnavailable
 from spark_jobs.strategies.in_step.ports import PortTaken
@@ -203,6 +204,8 @@ def _context_of(
         cores=program.cores,
         gpu_share=program.gpu_share,
         max_steps=trial.max_steps,
+        objective=program.key,
+        resumes=(folder / CHECKPOINT).exists(),
         repeats=program.repeats,
         seed=program.seed,
     )

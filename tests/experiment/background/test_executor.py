@@ -65,6 +65,15 @@ class TestContract:
         assert not future.cancelled()
         assert future.exception() is None
 
+    @pytest.mark.parametrize("name", ["\udc80", "x" * 3_000_000, "a\nb"], ids=ascii)
+    def test_the_name_of_a_function_may_be_anything(self, pool, name):
+        def function():
+            return 5
+
+        function.__name__ = name
+        assert pool.submit(function).result(LONG) == 5
+        assert pool.submit(int).result(LONG) == 0
+
     def test_map_keeps_the_order(self, pool):
         assert list(pool.map(pow, [2, 3, 4], range(5), timeout=LONG)) == [1, 3, 16]
 

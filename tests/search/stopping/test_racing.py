@@ -194,6 +194,18 @@ def test_the_value_of_a_stopped_trial_is_the_best_mean_and_the_mean_difference(d
         assert it.estimate(3) is None
 
 
+@pytest.mark.parametrize("direction", Direction)
+def test_a_trial_that_another_rule_stops_has_an_estimate_too(direction):
+    """Its first repeats may be easier than the others, as folds are."""
+    it, sign = judge(direction), direction.weight
+    assert it.report(1, 0, sign * 9.0) is None
+    assert it.estimate(1) is None  # nothing to compare with
+    it.ended(1, "stopped")
+    raced(it, 0, [sign * value for value in (4.0, 2.0, 0.0)])
+    assert it.report(2, 0, sign * 3.5) is None
+    assert it.estimate(2) == pytest.approx(sign * 1.5)
+
+
 def test_the_smallest_numbers_are_compared():
     it = StudentRacing(n_startup_steps=1).start(Direction.MAX)
     raced(it, 0, [0.0, 0.0, 0.0])

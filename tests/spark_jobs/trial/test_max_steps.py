@@ -33,6 +33,45 @@ def test_a_loop_ends_at_the_last_step_with_the_value_that_it_reported(tmp_path):
     assert outcome.objective == "loss"
 
 
+@pytest.mark.parametrize(("key", "value"), [("accuracy", 4.0), ("loss", 0.1), ("none", None)])
+def test_a_step_may_be_reported_in_several_calls(tmp_path, key, value):
+    def loop(rate):
+        for epoch in range(20):
+            experiment.report(step=epoch, loss=rate / (epoch + 1))
+            experiment.report(step=epoch, accuracy=epoch)
+
+    outcome = run(loop, tmp_path, 5, key)
+    assert outcome.value == value
+    assert max(scalars(tmp_path)["loss"])[0] == (4 if value is not None else 5)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_loop_that_goes_on_from_a_checkpoint_says_which_epoch_it_reports(tmp_path, begun):
+    def loop(rate):
+        for _ in range(20):
+            experiment.report(loss=rate)
+
+    if begun:
+        (tmp_path / "checkpoint").mkdir()
+    outcome = run(loop, tmp_path, 5)
+    if begun:
+        assert outcome.error.kind == "user error"
+        assert "report(): expected step=, the epoch from 0, since" in outcome.error.message
+    else:
+        assert (outcome.status, outcome.step) == ("finished", 4)
+    assert run(loop, tmp_path, None).error.kind == "invalid value"  # as it returns None
+
+
+@pytest.mark.parametrize(("number", "kind"), [(1, "invalid value"), (2, "lost executor")])
+def test_an_attempt_that_was_lost_after_its_last_checkpoint_is_no_error_of_the_user(
+    tmp_path, number, kind
+):
+    (tmp_path / "checkpoint").mkdir()
+    outcome = run(lambda rate: None, tmp_path, 5, number=number)
+    assert (outcome.status, outcome.error.kind) == ("failed", kind)
+    assert "the checkpoint that the trial began with has the last epoch" in outcome.error.message
+
+
 def test_without_a_limit_a_loop_returns(tmp_path):
     outcome = run(loop, tmp_path, None)
     assert (outcome.status, outcome.value, outcome.step) == ("finished", 0.0, 19)
