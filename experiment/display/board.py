@@ -138,14 +138,14 @@ class Board:
             return self._direction.by_name
         return {} if name is None else {name: self._direction}
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._events.path
+
     def abandon(self) -> None:
         """Close the file and write nothing more."""
         self._events.close()
-
-    def discard(self) -> None:
-        """Remove the file, for a search that cannot be resumed after all."""
-        self._events.close()
-        self._events.path.unlink(missing_ok=True)
 
     def _end_row(self, attempt: str) -> None:
         folder = self._trials / attempt

@@ -218,12 +218,10 @@ def _coordinator(
     try:
         _begin(trials, prepared, run)
     except InvalidArgument:
-        board.discard()
-        run.journal.discard()
+        _discard(board, run)
         raise
     except SearcherFailed as error:
-        board.discard()
-        run.journal.discard()
+        _discard(board, run)
         problem = str(error)
         so_far = result_so_far(prepared, run, trials, problem)
         raise SearchFailed(printable(problem), so_far) from error
@@ -239,6 +237,13 @@ def _coordinator(
     return Coordinator(
         trials, roster, gangs, recorder, is_ending=lambda: control.reason is not None, warn=warn
     )
+
+
+def _discard(board: Board, run: OpenRun) -> None:
+    """Remove this driver's files from a run that cannot be resumed after all."""
+    board.abandon()
+    for path in (board.path, run.journal.path):  # of the journal, a segment without records
+        run.folder.remove(path)
 
 
 def _begin(trials: Trials, prepared: Prepared, run: OpenRun) -> None:

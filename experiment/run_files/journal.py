@@ -115,10 +115,6 @@ class Journal:
         finally:
             os.close(self._descriptor)
 
-    def discard(self) -> None:
-        """Remove the segment, which has no records. It must be closed all the same."""
-        self.path.unlink()
-
     def _check(self) -> None:
         if self._error is not None:
             error = self._error

@@ -35,7 +35,8 @@ from spark_jobs.threads import start_thread
 _PIECE = 16 << 20  # maximum bytes of an append
 _CHANGES = 4  # rounds in a row in which a file may change before it is uploaded nevertheless
 _LISTS = 5  # of the folder for checkpoints in one round, while it changes
-_REST = 9  # times the seconds that a file took which could not be appended to
+_REST = 9  # times the seconds that a file took which could not be appended to, ...
+_LONGEST_REST = 60.0  # ... at most these seconds: it may have waited for the store
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ class Uploader:
         source: The folder of this host.
         target: The remote folder, created by the first round.
         every: Seconds between two rounds.
-        keeps: Whether files that are removed here stay there.
+        keeps: Whether files that are removed here stay there, but for those that are dropped.
 
     Attributes:
         trouble: Why the thread's last round failed; None if it did not.
@@ -86,8 +87,9 @@ class Uploader:
         self._there: set[str] = set()
         self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
-        self._sent_whole: set[str] = set()  # files whose last append was refused
-        self._rests: dict[str, float] = {}  # until when such files are not sent
+        self._dropped: set[str] = set()
+        self._refusals: dict[str, int] = {}  # in a row, of appends
+        self._rests: dict[str, float] = {}  # until when files are not sent
         self._refused: dict[str, tuple[Look, OSError]] = {}  # whole files, and why
         self._renames = Renames(files, target)
         self._sent: dict[str, Look] = {}  # checkpoints that have no name yet
@@ -111,6 +113,10 @@ class Uploader:
     def stop(self) -> None:
         """End the thread, and each call of `upload`, after the current file. From any thread."""
         self._closing.set()
+
+    def drop(self, name: str) -> None:
+        """Let the next round remove a file that is removed here, also with `keeps`."""
+        self._dropped.add(name)
 
     def upload(self, *, everything: bool = True) -> None:
         """Upload all changes, in the order of their last modification; none after `stop`.
@@ -141,7 +147,9 @@ class Uploader:
                     with _collected(refused):
                         self._upload_file(name, look, everything=everything)
             # What is in a folder that cannot be listed is unknown.
-            gone = set() if self._keeps or unlisted is not None else self._there - found.keys()
+            gone = self._there - found.keys() if unlisted is None else set()
+            if self._keeps:
+                gone = {name for name in gone if name in self._dropped or _is_unfinished(name)}
             for name in self._until_stopped(gone - (checkpoints or {}).keys()):
                 if checkpoints is not None or unit_of(name) != CHECKPOINTS:
                     self._forget(name)
@@ -369,11 +377,8 @@ class Uploader:
             began = time.monotonic()
             self._write(name, look)
             ended = time.monotonic()
-            if name in self._sent_whole:  # an erasure-coded folder refuses each append
-                self._rests[name] = ended + _REST * (ended - began)
-            self._sent_whole.add(name)
-        else:
-            self._sent_whole.discard(name)
+            if self._refusals.get(name, 0) > 1:  # an erasure-coded folder refuses each append
+                self._rests[name] = ended + min(_REST * (ended - began), _LONGEST_REST)
 
     def _append(self, name: str, look: Look) -> None:
         source, uploaded = self._source / name, self._uploaded[name]
@@ -386,9 +391,19 @@ class Uploader:
                 data = file.read(min(_PIECE, look.size - at))
                 if not data:
                     raise OSError(f"{source}: {CHANGED}")
-                self._files.append(self._target.below(name), data, at)
+                self._append_piece(name, data, at)
                 end = (end + data[-_END:])[-_END:]
             self._ends[name] = end
+
+    def _append_piece(self, name: str, data: bytes, at: int) -> None:
+        try:
+            self._files.append(self._target.below(name), data, at)
+        except (ConnectionError, FileNotFoundError):
+            raise
+        except OSError:
+            self._refusals[name] = self._refusals.get(name, 0) + 1
+            raise
+        self._refusals.pop(name, None)
 
     def _make_way(self, found: dict[str, Look]) -> None:
         """Remove remote files that are folders here by now, and the other way round."""
@@ -414,7 +429,9 @@ class Uploader:
             for parent in (folder, *folder.parents)
             if unit_of(parent.as_posix()) == CHECKPOINTS
         }
-        for folder in there:
+        # One that is empty here by now may be about to get the next checkpoint.
+        kept = {parent for name in self._there for parent in PurePosixPath(name).parents}
+        for folder in there - kept:
             here = self._source / folder
             if here.parent.is_dir() and not here.is_dir():
                 yield folder.as_posix()
@@ -427,8 +444,8 @@ class Uploader:
 
     def _forget(self, name: str) -> None:
         """Let a file be uploaded whole, before it is removed: the answer may be lost."""
-        self._uploaded.pop(name, None)
-        self._ends.pop(name, None)
+        for known in (self._uploaded, self._ends, self._refusals, self._rests):
+            known.pop(name, None)
 
     def _make_folder(self, folder: str) -> None:
         if folder not in self._folders:
@@ -454,6 +471,11 @@ def _collected(errors: list[OSError]) -> Iterator[None]:
         raise
     except OSError as error:
         errors.append(error)
+
+
+def _is_unfinished(name: str) -> bool:
+    """Return whether a file is one of `write_whole`, which gets another name."""
+    return PurePosixPath(name).name.startswith(".")
 
 
 def _parent(name: str) -> str:

@@ -68,6 +68,9 @@ class RunFolder(Protocol):
             OSError: Not everything is stored; the message names the folder of the rest.
         """
 
+    def remove(self, path: Path) -> None:
+        """Remove a file of `path`, if it exists, wherever it is stored."""
+
     def abandon(self) -> None:
         """Stop uploading: the folder has another owner by now. From any thread."""
 
@@ -90,7 +93,8 @@ def run_folder(
         hadoop: The Hadoop settings.
         every: Seconds between two rounds of uploading.
         scratch: The folder for files to upload. Default: the folder for temporary files.
-        keeps: Whether uploaded files stay there that are removed from the scratch folder.
+        keeps: Whether uploaded files stay there that are removed from the scratch folder, other
+            than by `RunFolder.remove`.
 
     Raises:
         OSError: The folder cannot be created.
@@ -123,6 +127,10 @@ class _InPlace:
 
     def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
         """Do nothing: the folder is the run's own."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink(missing_ok=True)
 
     def abandon(self) -> None:
         """Do nothing: the driver writes no more."""
@@ -158,6 +166,11 @@ class _Uploaded:
                 left = f"not all of {self._location} is uploaded, the rest is in {self.left}"
                 raise OSError(f"{left}: {error}") from None
         self.kept = True
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, by the next round of uploading from the run's folder, too."""
+        path.unlink(missing_ok=True)
+        self.uploader.drop(path.relative_to(self.path).as_posix())
 
     def abandon(self) -> None:
         """Stop uploading."""

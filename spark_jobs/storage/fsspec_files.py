@@ -80,24 +80,35 @@ class FsspecFiles:
         location, left = status.location, status.length - offset
         piece = CHUNK
         options: dict[str, Any] = {}
-        if location.scheme in _WEB and not offset:
-            options = {"block_size": 0}  # as a stream: not every server knows ranges
-        elif left <= _PIECE:
+        if left <= _PIECE:
             piece, options = left, {"cache_type": "none"}  # else stores read up to 50 MB ahead
         with _named(location):
-            file = self._system.open(location.url, "rb", **options)
+            try:
+                file, data = self._begun(location, offset, piece, options)
+            except ValueError:  # a server that knows no ranges
+                if offset or location.scheme not in _WEB:
+                    raise
+                file, data = self._begun(location, 0, piece, {"block_size": 0})  # a stream
         with file:
-            if offset:
-                with _named(location):
-                    file.seek(offset)
-            while left > 0:
-                with _named(location):
-                    data = file.read(min(piece, left))
-                if not data:
-                    break
+            while data:
                 sink(data)
                 left -= len(data)
+                with _named(location):
+                    data = file.read(min(piece, left)) if left > 0 else b""
         check_complete(status, left)
+
+    def _begun(
+        self, location: Location, offset: int, size: int, options: dict[str, Any]
+    ) -> tuple[Any, bytes]:
+        """Return an open file, and its bytes from an offset."""
+        file = self._system.open(location.url, "rb", **options)
+        try:
+            if offset:
+                file.seek(offset)
+            return file, file.read(size)
+        except BaseException:
+            file.close()
+            raise
 
     def close(self) -> None:
         """Do nothing: fsspec keeps its connections."""

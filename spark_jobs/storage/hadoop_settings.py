@@ -135,7 +135,7 @@ class HadoopSettings(msgspec.Struct, frozen=True):
             known.append((suffix, self.values.get(f"dfs.namenode.rpc-address{suffix}", "")))
         asked = _with_port(authority)
         same = [suffix for suffix, address in known if address and _with_port(address) == asked]
-        configured = self._configured(same[0], kind) if same else ""
+        configured = next(filter(None, (self._configured(suffix, kind) for suffix in same)), "")
         return (self._address(configured, _host(authority), kind),)
 
     @property

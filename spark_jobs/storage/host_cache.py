@@ -188,7 +188,7 @@ class HostCache:
                 if not _is_whole(built, size if exact else None):
                     if has_waited or others:
                         waited()
-                    self._make_room(size, built.parent)
+                    self._make_room(size, built.parent, source)
                     self._make(make, built, source, size)
 
     @_blamed_on_the_host()
@@ -225,7 +225,7 @@ class HostCache:
                 self._fill(part, make, source, size)
                 written = part.stat().st_size
             if written > size:
-                self._make_room(written, built.parent)
+                self._make_room(written, built.parent, source)
             with _blamed_on_the_host():
                 part.chmod(0o400)  # a trial that wrote to it would change the data of all others
                 part.replace(built)
@@ -246,12 +246,13 @@ class HostCache:
             free = 0 if error.errno == errno.EDQUOT else shutil.disk_usage(self._folder).free
             raise self._no_room(source, size, free + part.stat().st_size) from None
 
-    def _make_room(self, needed: int, new: Path) -> None:
+    def _make_room(self, needed: int, new: Path, source: str) -> None:
         """Remove the least recently used copies until a new one fits.
 
         Args:
             needed: Bytes of the new one.
             new: Its folder.
+            source: The name of its file in messages.
         """
         copies = sorted(self._copies(), key=lambda found: found[0])
         all_taken = sum(size for _, size, _ in copies)
@@ -267,6 +268,8 @@ class HostCache:
                 "spark.experiment.cache.limit, or read it in batches",
                 str(self._folder),
             )
+        if needed > there_is:
+            raise self._no_room(source, needed, there_is)
         for _, size, folder in copies:
             if taken + needed <= min(limit, there_is):
                 return

@@ -227,7 +227,7 @@ def number(value: Any) -> float:
         UnusableReturn: Not a number, not a single one, a bool, or masked by numpy.
     """
     plain = value
-    if np.ma.is_masked(value):  # `item` would return 0.0
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # `item` returns 0.0
         raise UnusableReturn("got a masked value of numpy, want float")
     if getattr(value, "shape", None) is not None and tuple(value.shape) == ():
         plain = _item(value)

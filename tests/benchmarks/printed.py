@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ T = TypeVar("T")
 def printed(file: Path, run: Callable[..., T]) -> Iterator[T]:
     """Yield the runs of a file that has the output of a benchmark, of an ended one or not.
 
-    Lines that are no whole run are left out: those of make, and a last line that was cut off.
+    Lines that are no whole run are left out: those of make, and one that was cut off.
 
     Args:
         file: The file.
@@ -21,5 +22,6 @@ def printed(file: Path, run: Callable[..., T]) -> Iterator[T]:
     """
     with file.open(encoding="utf-8") as lines:
         for line in lines:
-            if line.startswith("{") and line.endswith("}\n"):
-                yield run(**json.loads(line))
+            if line.startswith("{"):
+                with contextlib.suppress(json.JSONDecodeError):
+                    yield run(**json.loads(line))

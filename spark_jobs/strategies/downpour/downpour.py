@@ -55,7 +55,8 @@ def _built_at_first(keras: Any) -> contextlib.AbstractContextManager[None]:
 
     @functools.wraps(original)
     def build(model: Any, iterator: Any = None, data_batch: Any = None) -> Any:
-        if iterator is not None and not all(layer.built for layer in model._flatten_layers()):
+        layers = model._flatten_layers(include_self=False)
+        if iterator is not None and not all(layer.built for layer in layers):
             model._symbolic_build(data_batch=first_batch(iterator))
         return original(model, iterator=iterator, data_batch=data_batch)
 

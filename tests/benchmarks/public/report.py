@@ -82,8 +82,9 @@ def rows(runs: Sequence[Run], problems: Sequence[str], budget: int) -> list[Row]
     methods = SEQUENTIAL if runs[0].workers == 1 else PARALLEL
     found: dict[tuple[str, str], dict[int, float]] = {}
     errors: dict[str, str] = {}
+    retried = {run.task for run in runs if not run.error}
     for run in runs:
-        if run.error:
+        if run.error and run.task not in retried:
             errors[run.method] = run.error
         regret = run.regrets.get(str(budget))
         if regret is not None:

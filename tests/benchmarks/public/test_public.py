@@ -165,6 +165,8 @@ class TestReport:
         assert found[SCIPY].why == "not run"
         assert found[TPE].why == "not run on all problems"
         assert found[OPTUNA_GP].why == "failed: ValueError: a / b"
+        again = self.rows([failed, some(OPTUNA_GP, F1, 0.5)])
+        assert again[OPTUNA_GP].why == "not run on all problems"
         late = report.rows(example(), [F1, F8], 300)
         assert next(row.why for row in late if row.name == HEBO) == "has at most 50 trials here"
 
@@ -195,7 +197,8 @@ class TestProgram:
     def test_printed_lines_are_joined_and_not_run_again(self, tmp_path, capsys):
         lines, page = tmp_path / "lines", tmp_path / "build" / "page.md"
         of_runs = [json.dumps(dataclasses.asdict(one)) for one in example()]
-        lines.write_text("\n".join(["make: a word of its own", *of_runs, of_runs[0][:50]]))
+        cut = of_runs[0][:50]
+        lines.write_text("\n".join(["make: a word of its own", cut + of_runs[0], *of_runs, cut]))
         options = ["--add", str(lines), "--page", str(page), "--problems", "f1,", "f8,"]
         chosen = ["--methods", RANDOM, DEFAULT, "--workers", "1", "--processes", "1"]
         program.main([*options, *chosen, "--seeds", "2", "--budgets", "30"])

@@ -557,6 +557,26 @@ class TestCheckpoints:
         uploader.upload()
         assert tree(target) == tree(source)
 
+    def test_a_folder_that_is_removed_during_a_round_stays_until_the_next_checkpoint_is_there(
+        self, uploader, files, source, target, save
+    ):
+        """A program removes its last checkpoint, and saves the next one in its place."""
+        save({"checkpoint/last/a": b"1"})
+        uploader.upload()
+        write(source / "stdout.log", b"a line")
+        folder, away = source / "checkpoint/last", source.with_name("away")
+
+        def move(method, name):
+            if name == "stdout.log" and not away.exists():
+                folder.rename(away)
+
+        files.losing = move
+        uploader.upload(everything=False)
+        assert tree(target) == {"checkpoint/last/a": b"1", "stdout.log": b"a line"}
+        away.rename(folder)
+        uploader.upload()
+        assert tree(target) == tree(source)
+
     @pytest.mark.parametrize("way", ["failing", "losing"])
     def test_a_folder_comes_back_whose_removal_had_no_answer(
         self, uploader, files, source, target, save, way
@@ -761,6 +781,18 @@ def test_files_that_somebody_else_removes_here_may_stay_there(files, source, tar
     write(source / "result.json", b"1")
     uploader.upload()
     assert tree(target) == dict.fromkeys([*names, "result.json"], b"1")
+    uploader.drop(names[1])
+    uploader.upload()
+    assert tree(target) == dict.fromkeys([names[0], names[2], "result.json"], b"1")
+
+
+def test_a_file_that_gets_another_name_is_there_by_that_name_alone(files, source, target):
+    uploader = Uploader(files, source, Location.parse(target), keeps=True)
+    write(source / ".result.json.0123456789abcdef", b"1")
+    uploader.upload()
+    (source / ".result.json.0123456789abcdef").rename(source / "result.json")
+    uploader.upload()
+    assert tree(target) == {"result.json": b"1"}
 
 
 def test_nothing_is_removed_while_the_folder_itself_is_gone(uploader, source, target):
@@ -1047,9 +1079,39 @@ def test_a_file_that_is_never_appended_to_is_sent_for_a_tenth_of_the_time(
         sent.append(len(files.named("write")))
         now += 1
     assert [index for index, count in enumerate(sent) if count] == [0, 1, 2, 20, 38]
+    (source / "a.log").unlink()
+    uploader.upload(everything=False)
+    write(source / "a.log", b"anew")
+    uploader.upload(everything=False)
+    assert tree(target) == {"a.log": b"anew"}
     write(source / "a.log", b"1", "ab")
     uploader.upload()
     assert tree(target) == tree(source)
+
+
+def test_a_file_rests_for_a_minute_at_most(uploader, files, source, target, monkeypatch):
+    """A write may have waited for a store that did not answer."""
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("spark_jobs.run_folder.uploader.time", clock)
+
+    def take_long(method, name):
+        nonlocal now
+        now += 55 * (method == "write")
+        if method == "append":
+            raise OSError("append on EC file")
+
+    files.failing = take_long
+    for _ in range(3):
+        write(source / "a.log", b"1", "ab")
+        uploader.upload(everything=False)
+    write(source / "a.log", b"1", "ab")
+    now += 59
+    uploader.upload(everything=False)
+    assert tree(target) == {"a.log": b"111"}
+    now += 1
+    uploader.upload(everything=False)
+    assert tree(target) == {"a.log": b"1111"}
 
 
 def test_a_file_is_appended_to_in_pieces(uploader, files, source, target):

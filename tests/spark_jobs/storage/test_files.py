@@ -213,20 +213,32 @@ class Opened(ObjectFileSystem):
         return io.BytesIO(self.objects[path])
 
 
+class WithoutRanges(Opened):
+    """A server of the web that returns all of a file."""
+
+    def _open(self, path, mode="rb", block_size=None, **options):
+        found = super()._open(path, mode, block_size, **options)
+        if block_size == 0:
+            return found
+
+        def refuse(size):
+            raise ValueError("The HTTP server doesn't appear to support range requests.")
+
+        found.read = refuse
+        return found
+
+
 @pytest.mark.parametrize(
     ("scheme", "length", "offset", "options"),
     [
         ("opened", 40 << 20, 0, {"block_size": None, "cache_type": None}),
         ("opened", 40 << 20, 32 << 20, {"block_size": None, "cache_type": "none"}),
         ("opened", 8 << 20, 0, {"block_size": None, "cache_type": "none"}),
-        ("https", 40 << 20, 0, {"block_size": 0, "cache_type": None}),
         ("https", 8 << 20, 4 << 20, {"block_size": None, "cache_type": "none"}),
     ],
 )
-def test_a_piece_is_read_without_more_and_a_file_of_the_web_as_a_stream(
-    objects, monkeypatch, scheme, length, offset, options
-):
-    """s3fs reads 50 MB ahead, and not every server of the web knows ranges."""
+def test_a_piece_is_read_without_more(objects, monkeypatch, scheme, length, offset, options):
+    """s3fs reads 50 MB ahead."""
     monkeypatch.setattr(fsspec.core, "url_to_fs", lambda url: (Opened(),))
     monkeypatch.setattr(Opened, "options", [])
     location = Location.parse(f"{scheme}://bucket/a")
@@ -236,6 +248,19 @@ def test_a_piece_is_read_without_more_and_a_file_of_the_web_as_a_stream(
     FsspecFiles(location).read(status, read.extend, offset)
     assert len(read) == length - offset
     assert Opened.options == [options]
+
+
+@pytest.mark.parametrize("length", [8 << 20, 40 << 20])
+def test_a_server_of_the_web_may_know_no_ranges(objects, monkeypatch, length):
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda url: (WithoutRanges(),))
+    location = Location.parse("https://bucket/a")
+    objects["bucket/a"] = bytes(range(256)) * (length // 256)
+    status = FileStatus(location=location, length=length, version="1", is_folder=False)
+    read = bytearray()
+    FsspecFiles(location).read(status, read.extend)
+    assert read == objects["bucket/a"]
+    with pytest.raises(OSError, match="range requests"):
+        FsspecFiles(location).read(status, read.extend, 5)
 
 
 class BrokenFileSystem(MemoryFileSystem):

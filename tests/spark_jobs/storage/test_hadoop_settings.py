@@ -141,6 +141,12 @@ def test_one_name_node_of_a_service_has_its_own_web_address_and_the_services_tok
     assert settings.token(Location.parse(url)) == ("" if url.startswith("hdfs://c") else "token")
 
 
+def test_the_default_name_node_may_be_configured_as_a_service():
+    default = {"fs.defaultFS": "hdfs://c:8020", "dfs.namenode.http-address.theirs.x": "c:50072"}
+    for url in ("hdfs:///x", "hdfs://c/x", "hdfs://theirs/x"):
+        assert addresses(url, HA | default) == ("http://c:50072",)
+
+
 @pytest.mark.parametrize("policy", ["HTTP_ONLY", "HTTP_AND_HTTPS", "HTTPS_ONLY", ""])
 def test_the_scheme_of_a_url_of_webhdfs_is_its_protocol_for_a_service_too(policy):
     ports = {"dfs.namenode.https-address.ours.nn1": "a:50470", "dfs.http.policy": policy}

@@ -537,6 +537,9 @@ def test_a_limit_that_the_disk_does_not_have_is_the_disks(files, folder, monkeyp
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     new = fetch(cache, files, file("e", 240))
     assert {path.name for path in left_in(folder)} == {"c", "d", new.name}
+    with pytest.raises(CacheUnavailable, match="no room for the 5000 bytes"):
+        cache.fetch(files, file("f", 5_000))
+    assert {path.name for path in left_in(folder)} == {"c", "d", new.name}
 
 
 def test_a_copy_that_this_process_uses_is_never_removed(files, folder):

@@ -45,6 +45,7 @@ def test_numeric_scalars_are_accepted(value):
         1j,
         np.array([1.0]),
         object(),
+        SimpleNamespace(_mask=None),
         "x" * 9,
     ],
     ids=lambda value: type(value).__name__,

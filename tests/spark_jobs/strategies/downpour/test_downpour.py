@@ -144,6 +144,13 @@ def test_a_model_that_fit_builds_has_shared_weights_and_misses_no_batch(gangs, d
 
 
 @pytest.mark.slow
+def test_a_model_with_a_step_of_its_own_is_not_built_by_keras(gangs):
+    first, second = gangs.values(functions.own_step, 2)
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
 def test_complex_weights_stay_complex(gangs):
     assert gangs.values(functions.complex_weights, 2) == [[1 + 2j]] * 2
 

@@ -274,6 +274,32 @@ def built_by_fit(worker: Worker, data: str) -> list[Any]:
         return model.get_weights()
 
 
+def own_step(worker: Worker) -> list[Any]:
+    """Train a model with a step of its own, and without `call`, as an autoencoder's may be."""
+    with worker.connected(Downpour()):
+        import keras
+        import tensorflow as tf
+
+        class Own(keras.Model):  # type: ignore[misc]  # Keras has no types
+            def __init__(self) -> None:
+                super().__init__()
+                self.part = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(1)])
+
+            def train_step(self, batch: Any) -> dict[str, Any]:
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean(self.part(batch[0]) ** 2)
+                weights = self.trainable_weights
+                self.optimizer.apply_gradients(
+                    zip(tape.gradient(loss, weights), weights, strict=True)
+                )
+                return {"loss": loss}
+
+        model = Own()
+        model.compile("sgd")
+        model.fit(*digits(worker), batch_size=BATCH, verbose=0)
+        return model.get_weights()
+
+
 def complex_weights(worker: Worker) -> list[complex]:
     """Return the complex numbers of a model that does not train them."""
     with worker.connected(Downpour()):
