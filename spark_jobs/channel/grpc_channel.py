@@ -13,7 +13,9 @@ import contextlib
 import functools
 import hmac
 import queue
+import resource
 import secrets
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -72,6 +74,8 @@ _LIMITS = [
     ("grpc.max_metadata_size", 2_048),
     ("grpc.absolute_max_metadata_size", 4_096),
     ("grpc.max_receive_message_length", LARGEST_FRAME),
+    # Else gRPC buffers ever more of the messages of a fast sender, before it asks for its token.
+    ("grpc.http2.bdp_probe", 0),
 ]
 
 
@@ -94,6 +98,12 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return f"Address({self.target!r})"
 
 
+def _files_for_connections() -> int:
+    """Return how many connections leave half of this process' files to the user's program."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft // 2, _SPARE_CONNECTIONS)
+
+
 class ChannelServer:
     """The driver's side. A context manager; leaving it stops the server.
 
@@ -113,7 +123,7 @@ class ChannelServer:
         self._host = host.strip("[]")  # of an IPv6 address, as Spark's settings have it
         self._advertised = (advertised or host).strip("[]")
         self._exchange = Exchange(handler)
-        self._connections = 2 * slots + _SPARE_CONNECTIONS
+        self._connections = min(2 * slots + _SPARE_CONNECTIONS, _files_for_connections())
         self._token = secrets.token_hex(32)
         self._started = threading.Event()
         self._ended = threading.Event()

@@ -207,7 +207,8 @@ class ConnectSession(Session):
     @property
     def bind_host(self) -> str:
         """This host's address to listen on: `driver_host`'s, else `_own_address`."""
-        return self.driver_host if any(named(self.driver_host)) else self._own_address
+        ours = any(named(self.driver_host.strip("[]")))
+        return self.driver_host if ours else self._own_address
 
     @property
     def _own_address(self) -> str:

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+import resource
 import socket
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 
 import grpc
 import msgspec
@@ -15,7 +19,14 @@ from spark_jobs import time_limits
 from spark_jobs.channel import exchange, grpc_channel
 from spark_jobs.channel.credentials import make_certificate, new_key
 from spark_jobs.channel.exchange import ChannelLost
-from spark_jobs.channel.grpc_channel import Address, ChannelClient, ChannelServer
+from spark_jobs.channel.grpc_channel import (
+    SERVICE,
+    Address,
+    ChannelClient,
+    ChannelServer,
+    client_options,
+    credentials_of,
+)
 from spark_jobs.messages import (
     Heard,
     Hello,
@@ -23,8 +34,10 @@ from spark_jobs.messages import (
     Reports,
     Stop,
     Wait,
+    decode,
     encode,
 )
+from tests import ROOT
 from tests.experiment.waiting import wait_until
 from tests.proxy import Proxy
 from tests.spark_jobs.channel.channel_contract import (
@@ -351,6 +364,63 @@ def test_a_call_with_a_lot_of_metadata_is_refused_and_the_server_continues():
             )
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert slot.next() is None
+
+
+SERVER = """
+import sys
+from spark_jobs.channel.grpc_channel import ChannelServer
+from spark_jobs.messages import Stop, encode
+from tests.spark_jobs.channel.channel_contract import Script
+
+with ChannelServer("127.0.0.1", Script(Stop()), slots=20) as server:
+    print(encode(server.address).decode(), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_messages_without_the_token_take_little_of_the_drivers_memory():
+    """By default gRPC takes 600 MB from the network here, before it asks for a token."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    ) as server:
+        address, process = decode(server.stdout.readline(), Address), psutil.Process(server.pid)
+        before = process.memory_info().rss
+        with ThreadPoolExecutor(20) as pool:
+            refusals = pool.map(flood, [address] * 20)
+            assert set().union(*refusals) <= {"UNAUTHENTICATED", "UNAVAILABLE"}
+        grown = int(re.search(r"VmHWM:\s+(\d+)", status_of(server.pid))[1]) * 1024 - before
+        server.stdin.close()
+    assert grown < 200e6
+
+
+def status_of(pid):
+    return Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+
+
+def flood(address):
+    """Call without a token, on a connection of its own; return the codes of the answers."""
+    options = [*client_options(), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.secure_channel(address.target, credentials_of(address), options) as channel:
+        hello = channel.unary_unary(f"/{SERVICE}/Hello")
+        codes = set()
+        for _ in range(4):
+            calls = [hello.future(bytes(1 << 20), timeout=60) for _ in range(32)]
+            codes |= {call.exception().code().name for call in calls}
+        return codes
+
+
+def test_connections_leave_half_of_the_files_to_the_users_program(monkeypatch):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, hard))
+    assert ChannelServer(LOOPBACK, Script(), slots=5_000)._connections == 512
+    assert ChannelServer(LOOPBACK, Script(), slots=10)._connections == 84
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, hard))
+    assert ChannelServer(LOOPBACK, Script(), slots=5_000)._connections == 10_064
 
 
 @pytest.mark.fault(35)
