@@ -99,9 +99,11 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _files_for_connections() -> int:
-    """Return how many connections leave half of this process' files to the user's program."""
+    """Return how many connections leave a quarter of this process' files to the user's program."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft // 2, _SPARE_CONNECTIONS)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(soft * 3 // 4, _SPARE_CONNECTIONS)
 
 
 class ChannelServer:

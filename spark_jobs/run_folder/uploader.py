@@ -88,7 +88,7 @@ class Uploader:
         self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
         self._dropped: set[str] = set()
-        self._refusals: dict[str, int] = {}  # in a row, of appends
+        self._sent_whole: set[str] = set()  # files that could not be appended to the last time
         self._rests: dict[str, float] = {}  # until when files are not sent
         self._refused: dict[str, tuple[Look, OSError]] = {}  # whole files, and why
         self._renames = Renames(files, target)
@@ -377,8 +377,11 @@ class Uploader:
             began = time.monotonic()
             self._write(name, look)
             ended = time.monotonic()
-            if self._refusals.get(name, 0) > 1:  # an erasure-coded folder refuses each append
+            if name in self._sent_whole:  # an erasure-coded folder refuses each append
                 self._rests[name] = ended + min(_REST * (ended - began), _LONGEST_REST)
+            self._sent_whole.add(name)
+        else:
+            self._sent_whole.discard(name)
 
     def _append(self, name: str, look: Look) -> None:
         source, uploaded = self._source / name, self._uploaded[name]
@@ -391,19 +394,9 @@ class Uploader:
                 data = file.read(min(_PIECE, look.size - at))
                 if not data:
                     raise OSError(f"{source}: {CHANGED}")
-                self._append_piece(name, data, at)
+                self._files.append(self._target.below(name), data, at)
                 end = (end + data[-_END:])[-_END:]
             self._ends[name] = end
-
-    def _append_piece(self, name: str, data: bytes, at: int) -> None:
-        try:
-            self._files.append(self._target.below(name), data, at)
-        except (ConnectionError, FileNotFoundError):
-            raise
-        except OSError:
-            self._refusals[name] = self._refusals.get(name, 0) + 1
-            raise
-        self._refusals.pop(name, None)
 
     def _make_way(self, found: dict[str, Look]) -> None:
         """Remove remote files that are folders here by now, and the other way round."""
@@ -444,7 +437,8 @@ class Uploader:
 
     def _forget(self, name: str) -> None:
         """Let a file be uploaded whole, before it is removed: the answer may be lost."""
-        for known in (self._uploaded, self._ends, self._refusals, self._rests):
+        self._sent_whole.discard(name)
+        for known in (self._uploaded, self._ends, self._rests):
             known.pop(name, None)
 
     def _make_folder(self, folder: str) -> None:

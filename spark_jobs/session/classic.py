@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from search.errors import InvalidArgument, shown
-from spark_jobs.addresses import is_loopback, named, own_address
+from spark_jobs.addresses import named, own_address
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import AUTHENTICATION, Exposure, exposure_of_spark, start_of
 from spark_jobs.cluster.standalone_pages import FailingHost, failing_hosts
@@ -140,10 +140,7 @@ class ClassicSession(Session):
         everywhere = chosen in ("0.0.0.0", "::", "[::]")  # noqa: S104  # not listened on
         if chosen and not everywhere and not self.on_this_host:
             return chosen
-        ours = list(named(name.strip("[]")))
-        # A host's own name may lead to a loopback address on this host alone, as on Debian.
-        local = everywhere and not self.on_this_host and all(is_loopback(own.host) for own in ours)
-        if ours and not (local and name not in ("localhost", *(own.host for own in ours))):
+        if any(named(name.strip("[]"))):
             return name
         return own_address(f"{name}:9", socket.gethostname(), one_host=False).host
 

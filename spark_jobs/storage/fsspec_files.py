@@ -82,33 +82,42 @@ class FsspecFiles:
         options: dict[str, Any] = {}
         if left <= _PIECE:
             piece, options = left, {"cache_type": "none"}  # else stores read up to 50 MB ahead
-        with _named(location):
-            try:
-                file, data = self._begun(location, offset, piece, options)
-            except ValueError:  # a server that knows no ranges
-                if offset or location.scheme not in _WEB:
-                    raise
-                file, data = self._begun(location, 0, piece, {"block_size": 0})  # a stream
-        with file:
-            while data:
-                sink(data)
-                left -= len(data)
-                with _named(location):
-                    data = file.read(min(piece, left)) if left > 0 else b""
-        check_complete(status, left)
-
-    def _begun(
-        self, location: Location, offset: int, size: int, options: dict[str, Any]
-    ) -> tuple[Any, bytes]:
-        """Return an open file, and its bytes from an offset."""
-        file = self._system.open(location.url, "rb", **options)
+        reached = offset
         try:
+            for data in self._pieces(status, offset, piece, options):
+                sink(data)
+                reached += len(data)
+        except OSError as error:
+            # Of a server of the web that knows no ranges; else of a store, or of the sink.
+            is_without_ranges = isinstance(error.__cause__, ValueError)
+            if offset or location.scheme not in _WEB or not is_without_ranges:
+                raise
+            position = 0
+            for data in self._pieces(status, 0, CHUNK, {"block_size": 0}):  # a stream
+                position += len(data)
+                if position > reached:
+                    sink(data[reached - position :])
+                    reached = position
+        check_complete(status, status.length - reached)
+
+    def _pieces(
+        self, status: FileStatus, offset: int, size: int, options: dict[str, Any]
+    ) -> Iterator[bytes]:
+        """Yield a file's bytes from an offset, in pieces of at most this size."""
+        location, left = status.location, status.length - offset
+        with _named(location):
+            file = self._system.open(location.url, "rb", **options)
+        with file:
             if offset:
-                file.seek(offset)
-            return file, file.read(size)
-        except BaseException:
-            file.close()
-            raise
+                with _named(location):
+                    file.seek(offset)
+            while left > 0:
+                with _named(location):
+                    data = file.read(min(size, left))
+                if not data:
+                    return
+                yield data
+                left -= len(data)
 
     def close(self) -> None:
         """Do nothing: fsspec keeps its connections."""

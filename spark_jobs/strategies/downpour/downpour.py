@@ -49,13 +49,16 @@ def _built_at_first(keras: Any) -> contextlib.AbstractContextManager[None]:
     if keras.backend.backend() != "tensorflow":
         return contextlib.nullcontext()
     from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+    from keras.src.utils.python_utils import is_default
 
     name = "_maybe_symbolic_build"
     original = getattr(TensorFlowTrainer, name)
 
     @functools.wraps(original)
     def build(model: Any, iterator: Any = None, data_batch: Any = None) -> Any:
-        layers = model._flatten_layers(include_self=False)
+        # Not the model itself, unless it makes weights of its own: with a step of its own it may
+        # have no `call`, by which Keras builds it.
+        layers = model._flatten_layers(include_self=not is_default(model.build))
         if iterator is not None and not all(layer.built for layer in layers):
             model._symbolic_build(data_batch=first_batch(iterator))
         return original(model, iterator=iterator, data_batch=data_batch)

@@ -414,10 +414,10 @@ def flood(address):
         return codes
 
 
-def test_connections_leave_half_of_the_files_to_the_users_program(monkeypatch):
+def test_connections_leave_a_quarter_of_the_files_to_the_users_program(monkeypatch):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, hard))
-    assert ChannelServer(LOOPBACK, Script(), slots=5_000)._connections == 512
+    assert ChannelServer(LOOPBACK, Script(), slots=5_000)._connections == 768
     assert ChannelServer(LOOPBACK, Script(), slots=10)._connections == 84
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, hard))
     assert ChannelServer(LOOPBACK, Script(), slots=5_000)._connections == 10_064

@@ -1089,6 +1089,25 @@ def test_a_file_that_is_never_appended_to_is_sent_for_a_tenth_of_the_time(
     assert tree(target) == tree(source)
 
 
+def test_a_log_that_is_rewritten_again_and_again_rests_too(uploader, files, source, monkeypatch):
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("spark_jobs.run_folder.uploader.time", clock)
+
+    def take_a_second(method, name):
+        nonlocal now
+        now += method == "write"
+
+    files.failing = take_a_second
+    sent = []
+    for number in range(40):
+        write(source / "a.log", b"%d" % number * 10)
+        uploader.upload(everything=False)
+        sent.append(len(files.named("write")))
+        now += 1
+    assert [index for index, count in enumerate(sent) if count] == [0, 1, 2, 11, 20, 29, 38]
+
+
 def test_a_file_rests_for_a_minute_at_most(uploader, files, source, target, monkeypatch):
     """A write may have waited for a store that did not answer."""
     now = 0.0

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -14,8 +13,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from search.errors import InvalidArgument
-from spark_jobs.addresses import OwnAddress, named
-from spark_jobs.session import active_data_settings, classic
+from spark_jobs.addresses import named
+from spark_jobs.session import active_data_settings
 from spark_jobs.session.classic import ClassicSession, make_session
 from spark_jobs.session.connect import ConnectSession
 from spark_jobs.session.session import Session
@@ -273,18 +272,6 @@ def test_in_a_container_the_driver_listens_on_its_own_address():
     """Executors then know the driver by an address of the container's host."""
     assert any(named(listening("192.0.2.1", "0.0.0.0")))
     assert any(named(listening("nowhere.invalid", "0.0.0.0")))
-
-
-def test_a_name_that_leads_to_a_loopback_address_here_alone_is_not_listened_on(monkeypatch):
-    """As Debian's /etc/hosts has it: other hosts know the name by their name service."""
-    addresses = {"own-host": "127.0.1.1", "other": "192.0.2.1"}
-    monkeypatch.setattr(
-        classic, "named", lambda name: [OwnAddress(socket.AF_INET, addresses.get(name, name))]
-    )
-    assert listening("own-host", None) == "own-host"
-    assert listening("own-host", "0.0.0.0") != "own-host"
-    assert listening("other", "0.0.0.0") == "other"
-    assert listening("127.0.0.1", "0.0.0.0") == "127.0.0.1"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[127.0.0.1]"])

@@ -220,11 +220,14 @@ class WithoutRanges(Opened):
         found = super()._open(path, mode, block_size, **options)
         if block_size == 0:
             return found
+        read = found.read
 
-        def refuse(size):
-            raise ValueError("The HTTP server doesn't appear to support range requests.")
+        def read_first(size):  # fsspec's own file: a range from the first byte on is no trouble
+            if found.tell():
+                raise ValueError("The HTTP server doesn't appear to support range requests.")
+            return read(size)
 
-        found.read = refuse
+        found.read = read_first
         return found
 
 

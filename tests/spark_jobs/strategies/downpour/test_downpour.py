@@ -144,8 +144,10 @@ def test_a_model_that_fit_builds_has_shared_weights_and_misses_no_batch(gangs, d
 
 
 @pytest.mark.slow
-def test_a_model_with_a_step_of_its_own_is_not_built_by_keras(gangs):
-    first, second = gangs.values(functions.own_step, 2)
+@pytest.mark.parametrize("function", [functions.own_step, functions.own_weights])
+def test_a_model_of_an_own_class_has_shared_weights(gangs, function):
+    first, second = gangs.values(function, 2)
+    assert len(first) == (3 if function is functions.own_weights else 2)
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, other)
 

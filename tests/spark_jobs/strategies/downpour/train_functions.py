@@ -300,6 +300,28 @@ def own_step(worker: Worker) -> list[Any]:
         return model.get_weights()
 
 
+def own_weights(worker: Worker) -> list[Any]:
+    """Train a model that makes a weight of its own when Keras builds it, beside a built layer."""
+    with worker.connected(Downpour()):
+        import keras
+
+        class Own(keras.Model):  # type: ignore[misc]  # Keras has no types
+            def __init__(self) -> None:
+                super().__init__()
+                self.part = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(10)])
+
+            def build(self, shape: Any) -> None:
+                self.shift = self.add_weight(shape=(10,))
+
+            def call(self, x: Any) -> Any:
+                return self.part(x) + self.shift
+
+        model = Own()
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(*digits(worker), batch_size=BATCH, verbose=0)
+        return model.get_weights()
+
+
 def complex_weights(worker: Worker) -> list[complex]:
     """Return the complex numbers of a model that does not train them."""
     with worker.connected(Downpour()):
