@@ -48,9 +48,9 @@ def listdir(path: str) -> list[str]:
 def glob(path: str) -> list[str]:
     """Return the files that `local_copy` would copy, as URLs or paths, sorted.
 
-    `*`, `?` and `[...]` match parts of a name, never a "/", nor the "_" or "." that a name starts
-    with, as in Spark. In the path of a file or a folder that
-    exists they are characters like others.
+    `*`, `?` and `[...]` match parts of a name, never a "/". As in Spark, they do not match the "_"
+    or "." that a name begins with. In the path of a file or a folder that exists they are
+    characters like others.
 
     Raises:
         OSError: The data cannot be read, as for `local_copy`.

@@ -1056,18 +1056,22 @@ def test_an_append_that_is_refused_makes_a_new_file(uploader, files, source, tar
     assert tree(target) == {"a.log": b"12"}
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """The uploader's clock, which stands still but for the tests."""
+    clock = SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("spark_jobs.run_folder.uploader.time", clock)
+    return clock
+
+
 def test_a_file_that_is_never_appended_to_is_sent_for_a_tenth_of_the_time(
-    uploader, files, source, target, monkeypatch
+    uploader, files, source, target, clock
 ):
     """HDFS refuses each append in an erasure-coded folder; a journal would be sent each second."""
-    now = 0.0
-    monkeypatch.setattr(
-        "spark_jobs.run_folder.uploader.time", SimpleNamespace(monotonic=lambda: now)
-    )
 
     def take_two_seconds(method, name):
-        nonlocal now
-        now += 2 * (method == "write")
+        clock.now += 2 * (method == "write")
         if method == "append":
             raise OSError("append on EC file")
 
@@ -1077,7 +1081,7 @@ def test_a_file_that_is_never_appended_to_is_sent_for_a_tenth_of_the_time(
         write(source / "a.log", b"1", "ab")
         uploader.upload(everything=False)
         sent.append(len(files.named("write")))
-        now += 1
+        clock.now += 1
     assert [index for index, count in enumerate(sent) if count] == [0, 1, 2, 20, 38]
     (source / "a.log").unlink()
     uploader.upload(everything=False)
@@ -1089,14 +1093,9 @@ def test_a_file_that_is_never_appended_to_is_sent_for_a_tenth_of_the_time(
     assert tree(target) == tree(source)
 
 
-def test_a_log_that_is_rewritten_again_and_again_rests_too(uploader, files, source, monkeypatch):
-    now = 0.0
-    clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr("spark_jobs.run_folder.uploader.time", clock)
-
+def test_a_log_that_is_rewritten_again_and_again_rests_too(uploader, files, source, clock):
     def take_a_second(method, name):
-        nonlocal now
-        now += method == "write"
+        clock.now += method == "write"
 
     files.failing = take_a_second
     sent = []
@@ -1104,19 +1103,15 @@ def test_a_log_that_is_rewritten_again_and_again_rests_too(uploader, files, sour
         write(source / "a.log", b"%d" % number * 10)
         uploader.upload(everything=False)
         sent.append(len(files.named("write")))
-        now += 1
+        clock.now += 1
     assert [index for index, count in enumerate(sent) if count] == [0, 1, 2, 11, 20, 29, 38]
 
 
-def test_a_file_rests_for_a_minute_at_most(uploader, files, source, target, monkeypatch):
+def test_a_file_rests_for_a_minute_at_most(uploader, files, source, target, clock):
     """A write may have waited for a store that did not answer."""
-    now = 0.0
-    clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr("spark_jobs.run_folder.uploader.time", clock)
 
     def take_long(method, name):
-        nonlocal now
-        now += 55 * (method == "write")
+        clock.now += 55 * (method == "write")
         if method == "append":
             raise OSError("append on EC file")
 
@@ -1125,10 +1120,10 @@ def test_a_file_rests_for_a_minute_at_most(uploader, files, source, target, monk
         write(source / "a.log", b"1", "ab")
         uploader.upload(everything=False)
     write(source / "a.log", b"1", "ab")
-    now += 59
+    clock.now += 59
     uploader.upload(everything=False)
     assert tree(target) == {"a.log": b"111"}
-    now += 1
+    clock.now += 1
     uploader.upload(everything=False)
     assert tree(target) == {"a.log": b"1111"}
 
