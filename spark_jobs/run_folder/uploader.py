@@ -35,8 +35,10 @@ from spark_jobs.threads import start_thread
 _PIECE = 16 << 20  # maximum bytes of an append
 _CHANGES = 4  # rounds in a row in which a file may change before it is uploaded nevertheless
 _LISTS = 5  # of the folder for checkpoints in one round, while it changes
-_REST = 9  # times the seconds that a file took which could not be appended to, ...
-_LONGEST_REST = 60.0  # ... at most these seconds: it may have waited for the store
+# After a file was sent whole, since it could not be appended to: so many times the seconds that it
+# took, but at most a minute, since it may have waited for the store.
+_REST = 9
+_LONGEST_REST = 60.0
 _END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from spark_jobs.trial.random_numbers import seed_repeat
 
 _NO_EPOCH_LEFT = (
     "got None and no report: the checkpoint that the trial began with has the last epoch already; "
-    "save the value with it, and return it then"
+    "save its metrics in the checkpoint, and return them in this case"
 )
 _LONGEST_WAIT = 0.5  # seconds: five times the pause between messages of a slot to the driver
 _SHARE_OF_WAIT = 0.05
